@@ -1,76 +1,19 @@
-"""Blobs as Python code outside the engine sees them: numpy arrays that write through (pycaffe: Blob).
-
-On the CPU an array is the memory of the tensor itself. For a tensor elsewhere it is a copy, taken when it is
-asked for and written back by `write_back` before the engine runs on, as Caffe's SyncedMemory does; ask for
-`.data` again after each pass.
-"""
+"""Blobs as Python code outside the engine sees them: numpy arrays that write through (pycaffe: Blob)."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
+from mgcaffe.engine.host_copies import HostArray
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.types import Array, Shape
 from mgcaffe.errors import NetError
-
-Place = tuple[object, ...]
-
-# Of each place in a device's memory there is one copy, whichever of the blobs that lie there is asked (Split, Flatten,
-# shared parameters): a tensor there, and the copy.
-_lent: dict[Place, tuple[torch.Tensor, torch.Tensor]] = {}
-_before_running: dict[object, Callable[[], None]] = {}
-
-
-def write_back() -> None:
-    """Bring what was written into lent copies to the tensors' devices. Call it before the engine runs on."""
-    while _lent:
-        tensor, copy = _lent.pop(next(iter(_lent)))
-        tensor.copy_(copy)
-    while _before_running:
-        _before_running.pop(next(iter(_before_running)))()
-
-
-def call_before_running(key: object, call: Callable[[], None]) -> None:
-    """Have the next `write_back` call a function, once for all calls of this one with the same key."""
-    _before_running.setdefault(key, call)
-
-
-def shares_memory(tensor: torch.Tensor) -> bool:
-    """Return whether an array can be the memory of the tensor itself."""
-    return tensor.device.type == "cpu"
-
-
-class HostArray:
-    """One tensor as a numpy array."""
-
-    def __init__(self) -> None:
-        self._copy: torch.Tensor | None = None
-        self._place: Place | None = None
-
-    def view(self, tensor: torch.Tensor) -> Array:
-        """Return the array. What is written into it reaches the tensor at once, or by `write_back`."""
-        if shares_memory(tensor):
-            return tensor.numpy()
-        place = _place(tensor)
-        if place not in _lent:
-            if self._copy is None or self._copy.shape != tensor.shape or self._place in _lent:
-                self._copy = torch.empty(tensor.shape, dtype=tensor.dtype)
-            self._place = place
-            _lent[place] = tensor, self._copy.copy_(tensor)
-        return _lent[place][1].view(tensor.shape).numpy()
-
-
-def _place(tensor: torch.Tensor) -> Place:
-    """Return where the values of a tensor lie; the shape of one without gaps does not matter."""
-    order = (tensor.numel(),) if tensor.is_contiguous() else (tuple(tensor.shape), tensor.stride())
-    return tensor.device, tensor.data_ptr(), tensor.dtype, *order
 
 
 class HostBlob:

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from mgcaffe import engine
-from mgcaffe.engine.host_blob import HostArray, HostBlob, Room, as_sizes, call_before_running, write_back
+from mgcaffe.engine.host_blob import HostBlob, Room, as_sizes
+from mgcaffe.engine.host_copies import HostArray, Loans, write_back
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.types import Array, Shape
 
@@ -19,16 +20,23 @@ class Blob(HostBlob):
         blob: the engine's blob.
         source: the Input layer that makes it, and which of its tops it is; None for all others.
         weight: its weight in the net's loss.
+        loans: where the copies of its net's blobs are noted.
     """
 
     def __init__(
-        self, net: engine.Net, blob: engine.Blob, source: tuple[Input, int] | None = None, weight: float = 0.0
+        self,
+        net: engine.Net,
+        blob: engine.Blob,
+        source: tuple[Input, int] | None = None,
+        weight: float = 0.0,
+        loans: Loans | None = None,
     ) -> None:
         self._net = net
         self._blob = blob
         self._source = source
         self._weight = weight
-        self._data, self._diff = HostArray(), HostArray()
+        self._loans = loans or Loans()
+        self._data, self._diff = HostArray(self._loans), HostArray(self._loans)
         self._data_room, self._diff_room = Room(), Room()
 
     @property
@@ -70,7 +78,7 @@ class Blob(HostBlob):
         blob, shape = self._blob, as_sizes(sizes)
         if shape == blob.shape:
             return
-        write_back()
+        write_back(self._loans)
         values = self._zeros() if blob.data is None else blob.data
         blob.shape = shape
         self._set_data(self._data_room.resized(values, shape))
@@ -102,7 +110,7 @@ class Blob(HostBlob):
             if self._blob.data is values and not np.array_equal(values.cpu().numpy(), before, equal_nan=True):
                 self._set_data(values)
 
-        call_before_running(self, take)
+        self._loans.call_before_running(self, take)
 
     def _zeros(self) -> torch.Tensor:
         return torch.zeros(self._blob.shape, dtype=self._net.dtype, device=self._net.device)

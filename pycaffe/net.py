@@ -13,7 +13,8 @@ import numpy as np
 from mgcaffe import engine
 from mgcaffe.engine.data.memory_data import MemoryData
 from mgcaffe.engine.graph.node import AUTOMATIC
-from mgcaffe.engine.host_blob import HostBlob, ParameterBlob, write_back
+from mgcaffe.engine.host_blob import HostBlob, ParameterBlob
+from mgcaffe.engine.host_copies import Loans, write_back
 from mgcaffe.engine.layer import Layer as EngineLayer
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.layers.python import Python
@@ -94,19 +95,20 @@ class Net:
             device=mode.device(),
             seed=mode.next_seed(),
         )
-        self._bind(net)
+        self._bind(net, Loans())
         if weights is not None:
             self.copy_from(weights)
 
     @classmethod
-    def of(cls, net: engine.Net) -> Net:
-        """Show a net of the engine's, which has to keep its blobs."""
+    def of(cls, net: engine.Net, loans: Loans) -> Net:
+        """Show a net of the engine's, which has to keep its blobs; `loans` are those of all nets that run together."""
         shown = cls.__new__(cls)
-        shown._bind(net)
+        shown._bind(net, loans)
         return shown
 
-    def _bind(self, net: engine.Net) -> None:
+    def _bind(self, net: engine.Net, loans: Loans) -> None:
         self.engine_net = net
+        self._loans = loans
         # pycaffe's own names for what its C++ side offers; scripts that walk the graph use them.
         self._layer_names = [layer.name for layer in net.layers]
         blobs = list(dict.fromkeys(top for node in net.nodes for top in node.tops))
@@ -126,7 +128,9 @@ class Net:
         }
         weights = [net.loss_weights.get(blob.name, 0.0) for blob in blobs]
         self.blob_loss_weights = OrderedDict(zip(self._blob_names, weights, strict=True))
-        self._blobs = [Blob(net, blob, sources.get(blob), weight) for blob, weight in zip(blobs, weights, strict=True)]
+        self._blobs = [
+            Blob(net, blob, sources.get(blob), weight, loans) for blob, weight in zip(blobs, weights, strict=True)
+        ]
         self.blobs = OrderedDict(zip(self._blob_names, self._blobs, strict=True))
         self.inputs = list(net.inputs)
         self.outputs = list(net.outputs)
@@ -250,12 +254,12 @@ class Net:
 
     def reshape(self) -> None:
         """Give all blobs the shapes that follow from the inputs' shapes; forward does so by itself."""
-        write_back()
+        write_back(self._loans)
         self.engine_net.reshape()
 
     def clear_param_diffs(self) -> None:
         """Set the gradients of all learnable blobs to zero."""
-        write_back()
+        write_back(self._loans)
         for layer in self.engine_net.layers:
             for parameter in layer.parameters:
                 parameter.clear_diff()
@@ -276,46 +280,46 @@ class Net:
 
     def before_forward(self, hook: Hook) -> None:
         """Have `hook` called with a layer's number before the layer runs forward."""
-        self.engine_net.before_forward.append(_calling(hook))
+        self.engine_net.before_forward.append(_calling(hook, self._loans))
 
     def after_forward(self, hook: Hook) -> None:
         """Have `hook` called with a layer's number after the layer ran forward."""
-        self.engine_net.after_forward.append(_calling(hook))
+        self.engine_net.after_forward.append(_calling(hook, self._loans))
 
     def before_backward(self, hook: Hook) -> None:
         """Have `hook` called with a layer's number before the layer runs backward."""
-        self.engine_net.before_backward.append(_calling(hook))
+        self.engine_net.before_backward.append(_calling(hook, self._loans))
 
     def after_backward(self, hook: Hook) -> None:
         """Have `hook` called with a layer's number after the layer ran backward."""
-        self.engine_net.after_backward.append(_calling(hook))
+        self.engine_net.after_backward.append(_calling(hook, self._loans))
 
     # -- weights -----------------------------------------------------------------------------------------
 
     def copy_from(self, weights: str | os.PathLike[str]) -> None:
         """Load a caffemodel's weights, binary or HDF5, by layer name."""
-        write_back()
+        write_back(self._loans)
         check_file(weights)
         self.engine_net.copy_trained_layers(Path(weights))
 
     def share_with(self, other: Net) -> None:
         """Make the layers named as in `other` use that net's learnable blobs; not for the net that a solver trains."""
-        write_back()
+        write_back(self._loans)
         self.engine_net.share_trained_layers_with(other.engine_net)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a caffemodel."""
-        write_back()
+        write_back(self._loans)
         save_caffemodel(self.engine_net, path)
 
     def save_hdf5(self, path: str | os.PathLike[str], diff: bool = False) -> None:
         """Write the weights (and gradients) as HDF5."""
-        write_back()
+        write_back(self._loans)
         hdf5.save_hdf5(self.engine_net, path, diff)
 
     def load_hdf5(self, path: str | os.PathLike[str]) -> None:
         """Load weights from HDF5, by layer name."""
-        write_back()
+        write_back(self._loans)
         check_file(path)
         hdf5.load_hdf5(self.engine_net, path)
 
@@ -331,12 +335,12 @@ class Net:
             for blob in set(self._bottom_ids(layer)) - made:
                 self._blobs[blob].fill()
             made.update(self._top_ids(layer))
-        write_back()
+        write_back(self._loans)
         return self.engine_net.forward(first, last + 1)
 
     def _backward(self, first: int, last: int) -> None:
         """Run the layers of these numbers and those between backward, `first` being the higher number."""
-        write_back()
+        write_back(self._loans)
         self.engine_net.backward(start=first, end=last)
 
     def _top_ids(self, layer: int) -> list[int]:
@@ -391,12 +395,12 @@ class Net:
         return self.blobs[self.inputs[0]].shape[0]
 
 
-def _calling(hook: Hook) -> Hook:
+def _calling(hook: Hook, loans: Loans) -> Hook:
     """Return the hook, after which what it wrote into blobs is where the net finds it."""
 
     def call(layer: int) -> None:
         hook(layer)
-        write_back()
+        write_back(loans)
 
     return call
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from mgcaffe import solvers
-from mgcaffe.engine.host_blob import write_back
+from mgcaffe.engine.host_copies import Loans, write_back
 from mgcaffe.prototxt import read_solver_source
 from mgcaffe.pycaffe import mode
 from mgcaffe.pycaffe.net import Net
@@ -45,8 +45,9 @@ class Solver:
         self._solver = solvers.Solver(
             self.param, source=source, listeners=[listener], device=mode.device(), keep_blobs=True
         )
-        self.net = Net.of(self._solver.net)
-        self.test_nets = [Net.of(net) for net in self._solver.test_nets]
+        self._loans = Loans()
+        self.net = Net.of(self._solver.net, self._loans)
+        self.test_nets = [Net.of(net, self._loans) for net in self._solver.test_nets]
 
     @property
     def type(self) -> str:
@@ -65,29 +66,29 @@ class Solver:
 
     def step(self, iterations: int) -> None:
         """Make so many updates, with the tests and snapshots that fall due."""
-        write_back()
+        write_back(self._loans)
         self._solver.step(iterations)
 
     def solve(self, resume_file: str | os.PathLike[str] | None = None) -> None:
         """Train up to max_iter, from a solverstate on if one is given."""
         if resume_file:
             self.restore(resume_file)
-        write_back()
+        write_back(self._loans)
         self._solver.solve()
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Go on from a solverstate."""
-        write_back()
+        write_back(self._loans)
         self._solver.restore(os.fspath(path))
 
     def snapshot(self) -> None:
         """Write the weights and the state of the training."""
-        write_back()
+        write_back(self._loans)
         self._solver.snapshot()
 
     def apply_update(self) -> None:
         """Update the weights by the gradients that lie in the net, and count an iteration."""
-        write_back()
+        write_back(self._loans)
         self._solver.apply_update()
 
     def share_weights(self, net: Net) -> None:
@@ -96,13 +97,13 @@ class Solver:
 
     def add_callback(self, on_start: Callable[[], Any], on_gradients_ready: Callable[[], Any]) -> None:
         """Have functions called before each iteration, and before its gradients are applied."""
-        self._solver.add_callback(_calling(on_start), _calling(on_gradients_ready))
+        self._solver.add_callback(*(_calling(call, self._loans) for call in (on_start, on_gradients_ready)))
 
 
-def _calling(function: Callable[[], Any]) -> Callable[[], None]:
+def _calling(function: Callable[[], Any], loans: Loans) -> Callable[[], None]:
     def call() -> None:
         function()
-        write_back()
+        write_back(loans)
 
     return call
 

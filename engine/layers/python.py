@@ -26,7 +26,8 @@ from typing import Any, NoReturn
 import torch
 
 from mgcaffe.engine.checks.said_once import warn_once
-from mgcaffe.engine.host_blob import LayerBlob, ParameterBlob, as_sizes, write_back
+from mgcaffe.engine.host_blob import LayerBlob, ParameterBlob, as_sizes
+from mgcaffe.engine.host_copies import write_back
 from mgcaffe.engine.layer import Layer, at_least
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape

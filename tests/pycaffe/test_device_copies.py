@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 import mgcaffe.pycaffe as caffe
-from mgcaffe.engine import host_blob
+from mgcaffe.engine import host_copies
 from tests.support.pycaffe_nets import DEPLOY, SIMPLE, net, write
 
 
 @pytest.fixture(autouse=True)
 def _no_shared_memory(monkeypatch):
-    monkeypatch.setattr(host_blob, "shares_memory", lambda tensor: False)
+    monkeypatch.setattr(host_copies, "shares_memory", lambda tensor: False)
     yield
-    host_blob.write_back()
+    host_copies.write_back()
 
 
 def test_an_array_is_a_copy_until_it_is_written_back(tmp_path):
@@ -23,7 +23,7 @@ def test_an_array_is_a_copy_until_it_is_written_back(tmp_path):
     made.blobs["data"].data[...] = 1
     assert made.engine_net.blobs["data"].data.max() == 0
     assert made.blobs["data"].data.min() == 1
-    host_blob.write_back()
+    host_copies.write_back(made._loans)
     assert made.engine_net.blobs["data"].data.min() == 1
 
 
@@ -63,6 +63,18 @@ def test_blobs_in_one_memory_have_one_copy(tmp_path):
     assert (shared == 1).all() and (other.params["b"][0].data == 1).all()
     assert all((made.blobs[name].data == 2).all() for name in made.blobs if name.startswith("x"))
     assert all((values == 6).all() for values in made.forward().values())
+
+
+def test_a_net_takes_no_copy_from_a_script_that_fills_another(tmp_path):
+    made, other = net(tmp_path, DEPLOY, caffe.TEST), net(tmp_path, DEPLOY, caffe.TEST)
+    images = made.blobs["data"].data
+    other.forward()  # in a thread of its own it may come here
+    images[...] = 1
+    expected = other.forward(data=np.ones((4, 3, 8, 8)))["prob"]
+    for mine, theirs in zip(made.params.values(), other.params.values(), strict=True):
+        for blob, theirs_too in zip(mine, theirs, strict=True):
+            blob.data[...] = theirs_too.data
+    np.testing.assert_array_equal(made.forward()["prob"], expected)
 
 
 def test_what_was_written_outlives_a_reshape(tmp_path):
