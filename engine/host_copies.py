@@ -35,21 +35,24 @@ class Loans:
     def lend(self, tensor: torch.Tensor, make: Callable[[], torch.Tensor]) -> torch.Tensor:
         """Return the copy of a tensor: the one that is out, or the one that `make` gives."""
         place = _place(tensor)
-        if place not in self._lent:
-            self._lent[place] = tensor, make().copy_(tensor)
-        return self._lent[place][1].view(tensor.shape)
+        lent = self._lent.get(place)
+        if lent is None:
+            lent = self._lent[place] = tensor, make().copy_(tensor)
+        return lent[1].view(tensor.shape)
 
     def has(self, copy: torch.Tensor) -> bool:
         """Return whether a copy is out."""
-        return any(lent is copy for _, lent in self._lent.values())
+        return any(lent is copy for _, lent in list(self._lent.values()))
 
     def write_back(self) -> None:
         """Write the copies into the tensors, and make the calls."""
-        while self._lent:
-            tensor, copy = self._lent.pop(next(iter(self._lent)))
-            tensor.copy_(copy)
-        while self._waiting:
-            self._waiting.pop(next(iter(self._waiting)))()
+        for place in list(self._lent):  # another thread may take parameters' copies from it meanwhile
+            lent = self._lent.pop(place, None)
+            if lent is not None:
+                tensor, copy = lent
+                tensor.copy_(copy)
+        for key in list(self._waiting):
+            self._waiting.pop(key)()
 
 
 _PARAMETERS = Loans()
