@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _MUCH_CONTENTION = 0.1
 # Above this percentage of an iteration, what data are waited for is said.
 _MUCH_WAITING = 5.0
+# A line holds so many scores: a net whose scores are outputs of a test, as one for segmentation, has thousands.
+_MOST_SCORES = 100
 
 
 def comm_line(hidden_s: float, exposed_s: float, iterations: int) -> str:
@@ -196,5 +198,8 @@ def closing_lines(event: Finished, ranks: int, iterations: int) -> list[str]:
 
 
 def scores_text(scores: tuple[OutputValue, ...]) -> str:
-    """`accuracy = 0.98, loss = 0.07`."""
-    return ", ".join(f"{score.name} = {number(score.value)}" for score in scores)
+    """`accuracy = 0.98, loss = 0.07`; of more than `_MOST_SCORES` the first ones, and how many there are besides."""
+    shown = [f"{score.name} = {number(score.value)}" for score in scores[:_MOST_SCORES]]
+    if len(scores) > _MOST_SCORES:
+        shown.append(f"and {len(scores) - _MOST_SCORES} more values")
+    return ", ".join(shown)

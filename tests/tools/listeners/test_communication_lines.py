@@ -93,3 +93,11 @@ def test_scores_of_a_test_before_the_end_name_its_iteration(tested_at, line):
     scores = ((OutputValue(0, "accuracy", 0.5),),)
     end = Finished(100, False, 4.0, 0, 0.0, 0.0, None, scores, tested_at=tested_at)
     assert closing_lines(end, 1, 100)[0] == line
+
+
+def test_a_line_holds_the_first_hundred_scores_of_a_net_whose_output_is_an_image():
+    values = tuple(OutputValue(i, "score", 0.5) for i in range(4000))
+    end = Finished(100, False, 4.0, 0, 0.0, 0.0, None, (values, values[:100]), tested_at=100)
+    first, second = closing_lines(end, 1, 100)[:2]
+    assert first.count("score = 0.5") == 100 and first.endswith("score = 0.5, and 3900 more values")
+    assert second.count("score = 0.5") == 100 and second.endswith("score = 0.5")
