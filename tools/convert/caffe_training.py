@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from mgcaffe.engine.layer import TRAIN
+from mgcaffe.engine.graph.rules import LayerSpec, filter_layers, make_state
+from mgcaffe.engine.layer import TEST, TRAIN
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import EngineError
@@ -68,12 +69,16 @@ class CaffeTraining:
 
 
 def _with_loss(net: NetParameter, shape: Sequence[int], output: str) -> tuple[NetParameter, str]:
-    """Return the net with this loss alone and without dropout, and what the labels are called."""
+    """Return what the net is in its TEST phase, with this loss alone and no dropout, and what the labels are called."""
     result = NetParameter()
     result.CopyFrom(net)
+    del result.layer[:]
+    converted = filter_layers([LayerSpec(layer) for layer in net.layer], make_state(TEST, base=net.state))
+    result.layer.extend(spec.param for spec in converted)
     used = {layer.name for layer in net.layer} | {top for layer in net.layer for top in layer.top}
     label, loss = (_free(name, used) for name in ("label", "loss"))
     for layer in result.layer:
+        del layer.include[:], layer.exclude[:]
         if layer.type == "Dropout":
             layer.dropout_param.dropout_ratio = 0
         if layer.loss_weight or layer.type.endswith("Loss"):

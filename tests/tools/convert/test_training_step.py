@@ -239,6 +239,19 @@ def test_layers_whose_numbers_or_gradients_are_not_pytorchs_train_the_same(tmp_p
     assert result.holds and result.training is not None and result.training.largest_relative < 1e-12
 
 
+def test_a_net_with_layers_for_training_alone_is_compared_as_it_is_converted(tmp_path, monkeypatch):
+    pytest.importorskip("safetensors")
+    monkeypatch.chdir(tmp_path)
+    data = """layer { name: "batches" type: "DummyData" top: "data" top: "label" include { phase: TRAIN }
+      dummy_data_param { shape { dim: 3 dim: 2 dim: 4 dim: 4 } shape { dim: 3 } data_filler { value: 3 } } }"""
+    loss = """layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss"
+      exclude { phase: TEST } }"""
+    net = BETWEEN.replace('type: "Input"', 'type: "Input" exclude { phase: TRAIN }') % 'type: "ReLU"'
+    (tmp_path / "net.prototxt").write_text(data + net + loss)
+    result = convert("net.prototxt", "out.py")
+    assert result.holds and result.training is not None and result.training.largest_relative < 1e-12
+
+
 @pytest.mark.parametrize(
     "layer",
     [
