@@ -169,7 +169,7 @@ class BuiltNet:
             rules.LayerSpec(layer, sources.layers[index] if sources is not None else None)
             for index, layer in enumerate(self.param.layer)
         ]
-        for spec in rules.insert_splits(rules.filter_layers(specs, state)):
+        for spec in rules.layers_that_run(specs, state):
             self._append(spec)
         self._bind_parameters(share_with, train_beside)
         self._find_needs(share_with is not None)

@@ -8,7 +8,7 @@ functions over lists of `LayerSpec`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mgcaffe.engine import registry
@@ -104,12 +104,38 @@ def split_blob_name(layer: str, blob: str, top: int, copy: int) -> str:
     return f"{blob}_{layer}_{top}_split_{copy}"
 
 
-def insert_splits(layers: Sequence[LayerSpec]) -> list[LayerSpec]:
+def layers_that_run(layers: Sequence[LayerSpec], state: NetState) -> list[LayerSpec]:
+    """Return the layers that take part in this state, with Splits between them.
+
+    Raises:
+        NetError: as for `filter_layers` and `insert_splits`; layers left out that would make the blob are named.
+    """
+    kept = filter_layers(layers, state)
+    taking_part = {id(spec) for spec in kept}
+    makers: dict[str, list[str]] = {}
+    for spec in layers:
+        if id(spec) not in taking_part:
+            for blob in spec.param.top:
+                makers.setdefault(blob, []).append(f"layer '{spec.param.name}'")
+    stages = f"stages {', '.join(state.stage)}" if state.stage else "no stages"
+    where = f"phase {Phase.Name(state.phase)}, level {state.level}, {stages}"
+    hints = {
+        blob: f"It is a top of {', '.join(names)}, left out by include or exclude rules in {where}."
+        for blob, names in makers.items()
+    }
+    return insert_splits(kept, hints)
+
+
+def insert_splits(layers: Sequence[LayerSpec], left_out: Mapping[str, str] | None = None) -> list[LayerSpec]:
     """Put a Split behind every top that is read more than once.
 
     A top that is a loss (it has a loss weight) counts one reader more: the Split's output 0 then carries the
     loss weight and the readers start at output 1. A name that in-place layers write again stands for the last
     top of that name so far.
+
+    Args:
+        layers: those that run.
+        left_out: by blob that other layers would make, a hint for the error about it.
 
     Raises:
         NetError: a layer reads a blob that no earlier layer made.
@@ -124,7 +150,7 @@ def insert_splits(layers: Sequence[LayerSpec]) -> list[LayerSpec]:
                 raise NetError(
                     f"Unknown bottom blob '{blob}' (layer '{spec.param.name}', bottom {index})",
                     location=spec.location("bottom", index),
-                    hint=_known_blobs(blob, producer),
+                    hint=(left_out or {}).get(blob) or _known_blobs(blob, producer),
                 )
             read_from[layer, index] = producer[blob]
             readers[producer[blob]] = readers.get(producer[blob], 0) + 1
@@ -199,4 +225,4 @@ def _known_blobs(blob: str, producer: dict[str, tuple[int, int]]) -> str:
     near = difflib.get_close_matches(blob, producer, n=1)
     if near:
         return f"Did you mean '{near[0]}'?"
-    return "No earlier layer makes it in this phase; an include or exclude rule may leave its layer out."
+    return "No earlier layer makes it."

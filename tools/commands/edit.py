@@ -155,7 +155,7 @@ def _check_blobs(source: NetSource, state: State) -> None:
     base = source.param.state if source.param.HasField("state") else None
     specs = [rules.LayerSpec(layer, place) for layer, place in zip(source.param.layer, source.layers, strict=True)]
     for phase in (Phase.TRAIN, Phase.TEST):
-        rules.insert_splits(rules.filter_layers(specs, rules.make_state(phase, state.level, state.stages, base)))
+        rules.layers_that_run(specs, rules.make_state(phase, state.level, state.stages, base))
 
 
 def _source_shapes(flags: Flags, source: NetSource) -> dict[str, tuple[int, ...]]:

@@ -155,6 +155,23 @@ def test_unknown_bottom_names_layer_index_and_nearest_blob():
     assert "Did you mean 'fc7'?" in str(error.value)
 
 
+def test_an_unknown_bottom_names_the_layers_that_make_it_in_another_state():
+    net = """
+    layer { name: "t" type: "Data" top: "data" include { stage: "train" } }
+    layer { name: "v" type: "Data" top: "data" include { stage: "val" } }
+    layer { name: "d" type: "Data" top: "data_too" }
+    layer { name: "loss" type: "Sigmoid" bottom: "data" top: "y" }"""
+    with pytest.raises(NetError) as error:
+        graph.layers_that_run(specs(net), graph.make_state(TRAIN))
+    assert error.value.hint == (
+        "It is a top of layer 't', layer 'v', left out by include or exclude rules in phase TRAIN, level 0, no stages."
+    )
+    with pytest.raises(NetError, match="phase TEST, level 2, stages a, b"):
+        graph.layers_that_run(specs(net), graph.make_state(TEST, 2, ("a", "b")))
+    kept = graph.layers_that_run(specs(net), graph.make_state(TEST, stages=("val",)))
+    assert [spec.param.name for spec in kept] == ["v", "d", "loss"]
+
+
 def test_a_net_that_has_its_splits_gets_no_more():
     text = """
     layer { name: "d" type: "Input" top: "x" top: "l" }
