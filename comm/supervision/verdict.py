@@ -110,7 +110,10 @@ def stall_block(
         ends: whether the job ends now.
         what: what there was none of. Beside training, nothing is known of who is behind.
     """
-    suspects = [rank for rank in stopped if rank in places] or (behind(places) if what == "progress" else [])
+    elsewhere = size - len(places)
+    suspects = [rank for rank in stopped if rank in places]
+    if not suspects and what == "progress" and not (elsewhere and len(places) == 1 and _waits(*places.values())):
+        suspects = behind(places)
     lines = [f"no {what} for {seconds:.0f} s" + (", so the job ends (--stall_timeout)" if ends else "")]
     for rank in suspects:
         place = places[rank]
@@ -120,8 +123,11 @@ def stall_block(
         lines += [f"{name_process(place)} {why}", *describe_place(place)]
     others = [rank for rank in places if rank not in suspects]
     lines += [f"  {_short_name(places[rank])}: {places[rank].describe()}" for rank in others]
-    if len(places) < size:
-        lines.append(f"  {size - len(places)} more ranks run on other hosts, whose records cannot be seen here")
+    if elsewhere:
+        run = "rank runs on another host, whose record" if elsewhere == 1 else "ranks run on other hosts, whose records"
+        lines.append(f"  {elsewhere} more {run} cannot be seen here")
+        if places and not suspects and what == "progress" and all(map(_waits, places.values())):
+            lines.append("  those here wait, so see there who is behind, and whether the hosts reach each other")
     return "\n".join(lines)
 
 
@@ -131,10 +137,14 @@ def _short_name(place: Place) -> str:
 
 def behind(places: Mapping[int, Place]) -> list[int]:
     """Return the ranks for which the others wait: those that wait for none, or else those of the lowest iteration."""
-    busy = [rank for rank, place in places.items() if not place.doing.startswith("waiting")]
+    busy = [rank for rank, place in places.items() if not _waits(place)]
     if busy and len(busy) < len(places):
         return busy
     counted = {rank: place.iteration for rank, place in places.items() if not place.is_server}
     lowest = min(counted.values(), default=-1)
     late = [rank for rank, iteration in counted.items() if iteration == lowest]
     return late if len(late) < len(counted) or len(places) == 1 else []
+
+
+def _waits(place: Place) -> bool:
+    return place.doing.startswith("waiting")

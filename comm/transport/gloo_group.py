@@ -25,6 +25,10 @@ _SLICE = timedelta(seconds=0.5)
 _END_S = 1.0
 # What gloo and the store say when the other end of a connection is gone.
 _GONE = ("closed by peer", "reset by peer", "broken pipe", "timed out", "timeout", "refused", "failed to recv")
+_LOOPBACK_HINT = (
+    "a host whose name stands for this address cannot be reached from others; where the ranks are on several, name the"
+    " network interface: GLOO_SOCKET_IFNAME=eth0"
+)
 
 # A group that only garbage collection knows to be unused may still be in use by other ranks.
 _open: list[GlooGroup] = []
@@ -119,11 +123,12 @@ class GlooGroup:
         reason = re.sub(r"^\[.*?\] ", "", text.split("\n")[0]).rstrip(". ")
         if not any(word in reason.lower() for word in _GONE):
             return CommError(f"gloo failed on rank {place.rank} ({socket.gethostname()}): {reason}")
+        hint = _LOOPBACK_HINT if "connectFullMesh" in reason and re.search(r"remote=\[(127\.|::1\])", reason) else ""
         named = re.search(r"\brank[ :=]+(\d+)", reason)
         if named is None and place.size > 2:
-            return PeerFailure(f"another rank is gone, or does not answer ({reason})")
+            return PeerFailure(f"another rank is gone, or does not answer ({reason})", hint=hint)
         peer = int(named[1]) if named is not None else 1 - place.rank
-        return PeerFailure(f"rank {peer} is gone, or does not answer ({reason})", failed=frozenset({peer}))
+        return PeerFailure(f"rank {peer} is gone, or does not answer ({reason})", failed=frozenset({peer}), hint=hint)
 
 
 def _options(timeout_s: float, at_once: int) -> Any:

@@ -269,6 +269,22 @@ def test_a_server_that_waits_for_requests_is_not_suspected():
     assert "\n  rank 2 (synchronization server): waiting for requests of the trainers" in text
 
 
+def test_ranks_that_wait_for_those_of_other_hosts_are_not_suspected():
+    waiting = "waiting for the other ranks' gradients"
+    advice = "those here wait, so see there who is behind, and whether the hosts reach each other"
+    text = stall_block({0: place(0, 5, waiting)}, [], 12.4, 2, False)
+    assert text.splitlines() == [
+        "no progress for 12 s",
+        f"  rank 0: iteration 5, {waiting}",
+        "  1 more rank runs on another host, whose record cannot be seen here",
+        f"  {advice}",
+    ]
+    assert advice in stall_block({0: place(0, 5, waiting), 1: place(1, 5, waiting)}, [], 12.4, 4, False)
+    assert "does not go on" in stall_block({0: place(0, 5, waiting)}, [], 12.4, 1, False)
+    assert advice not in stall_block({0: place(0, 5, "forward"), 1: place(1, 5, waiting)}, [], 12.4, 4, False)
+    assert advice not in stall_block({0: place(0, 5, waiting)}, [0], 12.4, 2, False)
+
+
 def test_blocks_name_rank_host_iteration_and_doing():
     assert lost_block(place(1, -1, "setting up", state=status.FAILED, code=65)) == (
         "rank 1 of 3 on a (process 11) failed with exit code 65\n  iteration: before the first\n"

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from mgcaffe.comm.transport import gloo_group
 from mgcaffe.comm.transport.communicator import Waiting
 from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
+from mgcaffe.comm.transport.rendezvous import StorePlace
 from mgcaffe.errors import CommError, PeerFailure
 from tests.support.gloo import run_gloo_ranks
 
@@ -146,6 +147,19 @@ def test_a_rank_that_never_comes_is_a_peer_failure_with_its_number():
             time.sleep(0.6)
 
     run_gloo_ranks(2, work, timeout_s=0.3)
+
+
+def test_a_host_that_is_known_by_a_loopback_address_is_explained():
+    def fail(address):
+        raise RuntimeError(f"Gloo connectFullMesh failed with [pair.cc:152] SO_ERROR: Connection refused, {address}")
+
+    group = gloo_group.GlooGroup(StorePlace(dist.HashStore(), 0, 1), 20.0)
+    with pytest.raises(PeerFailure, match="GLOO_SOCKET_IFNAME"):
+        group.guarded(lambda: fail("remote=[127.0.1.1]:23973$1"))
+    with pytest.raises(PeerFailure, match=r"10\.0\.0\.1") as caught:
+        group.guarded(lambda: fail("remote=[10.0.0.1]:23973$1"))
+    assert "GLOO_SOCKET_IFNAME" not in str(caught.value)
+    group.drop()
 
 
 @pytest.mark.parametrize(
