@@ -71,7 +71,7 @@ def new_figure(path: str, title: str, panels: int) -> tuple[Any, Sequence[Any]]:
 
     figure = Figure(figsize=(5 * panels, 4.4), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(literal(title), fontsize=10)
     return figure, figure.subplots(1, panels)
 
 
@@ -111,3 +111,8 @@ def label_counts(axes: Any, counts: Sequence[int], name: str) -> None:
 
 def _plain(value: float, _position: int | None = None) -> str:
     return f"{value:g}"
+
+
+def literal(text: str) -> str:
+    """Return a text that matplotlib shows as it is: it reads formulas between dollar signs, and hides names like _a."""
+    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")

@@ -56,6 +56,7 @@ table{border-collapse:collapse;margin:6px 0}th{text-align:left;font-weight:400;c
 vertical-align:top;white-space:nowrap}td{padding:1px 0;white-space:pre-wrap;overflow-wrap:anywhere}
 pre{margin:6px 0 0;padding:8px;background:var(--page);border-radius:5px;overflow:auto;max-height:260px;
 font:11.5px/1.35 ui-monospace,"DejaVu Sans Mono",monospace}
+@media (max-width:640px){body{grid-template:minmax(0,2fr) minmax(0,3fr)/100%}aside{border:0}}
 """
 
 

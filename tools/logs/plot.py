@@ -9,12 +9,15 @@ from typing import Any
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, UsageError
 from mgcaffe.tools.logs.reader import Row, RunLog
+from mgcaffe.tools.speedup_plot import literal
 
 _SUFFIXES = (".png", ".svg", ".pdf")
 # Colours that people with colour blindness can tell apart (Okabe and Ito).
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000", "#999999")
 _TIMES = ("iterations_per_s", "images_per_s", "data_wait_ms", "comm_hidden_ms", "comm_exposed_ms")
 _MARKERS_UP_TO = 60
+_MAX_NAMES = 12
+"""So many lines are named at most, for which a panel has space."""
 
 Series = dict[str, list[tuple[float, float]]]
 
@@ -62,7 +65,7 @@ def draw_panels(
     figure = Figure(figsize=(9, height * max(1, len(panels))), layout="constrained")
     FigureCanvasAgg(figure)
     if title:
-        figure.suptitle(title, fontsize=10)
+        figure.suptitle(literal(title), fontsize=10)
     for axes, (name, series) in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
         _draw(axes, name, series, across)
     try:
@@ -93,13 +96,16 @@ def _series(rows: list[Row]) -> Series:
 
 
 def _draw(axes: Any, title: str, series: Series, across: str) -> None:
-    for number, (name, points) in enumerate(series.items()):
+    for number, points in enumerate(series.values()):
         x, y = zip(*points, strict=True)
         marker = "o" if len(points) <= _MARKERS_UP_TO else ""
-        axes.plot(x, y, color=_COLOURS[number % len(_COLOURS)], marker=marker, markersize=3, linewidth=1.2, label=name)
+        axes.plot(x, y, color=_COLOURS[number % len(_COLOURS)], marker=marker, markersize=3, linewidth=1.2)
     axes.set_xlabel(across)
     axes.set_ylabel(title)
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     if len(series) > 1:
-        axes.legend(frameon=False, fontsize=8)
+        names = [literal(name) for name in series]
+        if len(names) > _MAX_NAMES:
+            names[_MAX_NAMES - 1 :] = [f"and {len(names) - _MAX_NAMES + 1} more"]
+        axes.legend(axes.get_lines()[: len(names)], names, frameon=False, fontsize=8)

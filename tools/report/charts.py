@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from mgcaffe.tools.report.spans import GroupLine
@@ -40,6 +41,8 @@ NAMES = {
 _GRID, _SOFT, _TEXT = "#E6E6E6", "#8A8A8A", "#333333"
 _MAX_POINTS = 500
 _MAX_ROWS = 40
+_MAX_NAME = 30
+_TICKS = 5
 Point = tuple[float, float]
 
 
@@ -84,16 +87,17 @@ def line_chart(title: str, series: Sequence[Series], *, x_label: str = "iteratio
     ys = [y for each in shown for _, y in each.points]
     low, high = min(ys), max(ys)
     low = 0.0 if 0 <= low <= 0.6 * high else low
-    across = Scale(min(xs), max(xs), 46, 530)
     up = Scale(low, high + 0.04 * (high - low or abs(high) or 1.0), 218, 40)
+    widest = max((len(number_text(tick)) for tick in up.ticks(_TICKS)), default=0)
+    across = Scale(min(xs), max(xs), max(46.0, 10 + 6.6 * widest), 530)
     _axes(drawing, across, up, x_label)
     for each in sorted(shown, key=lambda one: not one.faint):
         points = [(across(x), up(y)) for x, y in thin_out(each.points)]
         drawing.curve(points, each.colour, width=1.0 if each.faint else 1.8, opacity=0.35 if each.faint else 1.0)
-        if each.dots:
+        if each.dots or len(each.points) == 1:
             for x, y in each.points[:_MAX_POINTS]:
                 drawing.dot(across(x), up(y), each.colour, f"{each.name}, {x_label} {x:g}: {number_text(y)}")
-    _legend(drawing, shown)
+    _legend(drawing, shown, space=540 - 46 - 8.0 * len(title))
     return drawing.render()
 
 
@@ -111,7 +115,7 @@ def thin_out(points: Sequence[Point]) -> list[Point]:
 
 
 def _axes(drawing: Drawing, across: Scale, up: Scale, x_label: str) -> None:
-    for tick in up.ticks(5):
+    for tick in up.ticks(_TICKS):
         drawing.line(across.start, up(tick), across.end, up(tick), _GRID)
         drawing.text(across.start - 6, up(tick) + 4, number_text(tick), size=10.5, colour=_SOFT, anchor="end")
     for tick in across.ticks(6):
@@ -120,13 +124,21 @@ def _axes(drawing: Drawing, across: Scale, up: Scale, x_label: str) -> None:
     drawing.text(across.end, up.start + 30, x_label, size=10.5, colour=_SOFT, anchor="end")
 
 
-def _legend(drawing: Drawing, series: Sequence[Series]) -> None:
+def _legend(drawing: Drawing, series: Sequence[Series], space: float) -> None:
+    """Name the lines beside the title, as many as there is space for."""
     if len(series) < 2:
         return
+    names = [each.name if len(each.name) <= _MAX_NAME else each.name[: _MAX_NAME - 1] + "…" for each in series]
+    ends = list(accumulate(7.0 * len(name) + 26 for name in names))
+    count = len(series) if ends[-1] <= space else sum(end <= space - 80 for end in ends)
     x = 540.0
-    for each in reversed(series):
-        x -= 7.0 * len(each.name)
-        drawing.text(x, 16, each.name, size=11, colour=_TEXT)
+    if count < len(series):
+        more = f"and {len(series) - count} more" if count else f"{len(series)} lines"
+        drawing.text(x, 16, more, size=11, colour=_SOFT, anchor="end")
+        x -= 80
+    for each, name in reversed(list(zip(series, names, strict=True))[:count]):
+        x -= 7.0 * len(name)
+        drawing.text(x, 16, name, size=11, colour=_TEXT)
         x -= 14
         drawing.box(x, 8, 10, 8, each.colour, opacity=0.5 if each.faint else 1.0)
         x -= 12

@@ -15,7 +15,7 @@ p.banner{background:#fff3cd;border-left:4px solid #e0a800;padding:6px 12px;color
 .facts{display:flex;flex-wrap:wrap;gap:8px 26px;margin:8px 0 0}
 .facts div{font-size:13px;color:#777}.facts b{display:block;font-size:19px;color:#111;font-weight:600}
 .two{display:grid;gap:10px;grid-template-columns:repeat(auto-fill,minmax(min(500px,100%),1fr))}
-svg{width:100%;height:auto;font-family:inherit;display:block}
+section{overflow-x:auto}section>svg{min-width:760px}svg{width:100%;height:auto;font-family:inherit;display:block}
 table{border-collapse:collapse;font-size:13px;width:100%}th{text-align:right;color:#777;font-weight:500;padding:3px 8px}
 td{text-align:right;padding:3px 8px;border-top:1px solid #eee;font-variant-numeric:tabular-nums}
 td:first-child,th:first-child,td.left,th.left{text-align:left}

@@ -85,6 +85,8 @@ def _head(run: RunRecord, timeline: TimelineData | None) -> str:
 
 def _speeds(run: RunRecord) -> list[tuple[str, str]]:
     """Return the examples per second: of trainers with replicas of their own those of all, and rank 0's."""
+    if not _counts_images(run):
+        return []
     own = number_text(run.median("images_per_s"))
     if not run.syncs:
         return [("images per second", own)]
@@ -208,8 +210,10 @@ def _curves(run: RunRecord) -> str:
             ],
         ),
         line_chart("learning rate", [Series("rate", _points(run.iterations, "lr"), orange)]),
-        line_chart("images per second", [Series("images/s", _points(run.iterations, "images_per_s"), "#009E73")]),
     ]
+    if _counts_images(run):
+        speeds = Series("images/s", _points(run.iterations, "images_per_s"), "#009E73")
+        charts.append(line_chart("images per second", [speeds]))
     palette = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
     series: dict[str, list[tuple[float, float]]] = {}
     for test in run.tests:
@@ -224,6 +228,11 @@ def _curves(run: RunRecord) -> str:
         charts.append(line_chart("test scores", lines))
     cells = "".join(f"<div>{chart}</div>" for chart in charts)
     return section("How it learned", f'<div class="two">{cells}</div>')
+
+
+def _counts_images(run: RunRecord) -> bool:
+    """Return whether the net's data come in images, or other records, that are counted (not those of DummyData)."""
+    return any(line.get("images_per_s") for line in run.iterations)
 
 
 def _points(lines: Iterable[dict[str, Any]], name: str) -> list[tuple[float, float]]:

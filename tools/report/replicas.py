@@ -23,10 +23,11 @@ def replicas_body(run: RunRecord) -> str:
         return ""
     found = stretches(run)
     times: list[Point] = [(each.at, each.sync_ms) for each in found if each.sync_ms is not None]
+    speeds = _lines(found, lambda each: each.speeds)
     charts = [
         line_chart("synchronization gap", _lines(found, lambda each: each.gaps)),
         line_chart("distance", _lines(found, lambda each: each.distances)),
-        line_chart("examples per second", _lines(found, lambda each: each.speeds)),
+        *([line_chart("examples per second", speeds)] if any(y for each in speeds for _, y in each.points) else []),
         line_chart("time of a synchronization, ms", [Series("rank 0", times, "#009E73")]),
     ]
     cells = "".join(f"<div>{chart}</div>" for chart in charts)

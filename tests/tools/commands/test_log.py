@@ -9,7 +9,7 @@ import re
 import pytest
 
 from mgcaffe.errors import DataError
-from mgcaffe.tools.logs.plot import panels_of
+from mgcaffe.tools.logs.plot import draw_panels, panels_of
 from mgcaffe.tools.logs.reader import read_logs
 
 # Lines as Caffe 1.0 writes them, with what else ends up in such files.
@@ -148,6 +148,15 @@ def test_numbers_that_json_cannot_express_are_no_obstacle(log):
     lines = [{"event": "start", "net": "x"}, {"event": "iteration", "iter": 0, "loss": None, "lr": 0.1, "seconds": 1}]
     found = read_logs(log("".join(json.dumps(line) + "\n" for line in lines) + '{"broken\n'))
     assert str(found.train[0].values()["loss"]) == "nan"
+
+
+@pytest.mark.filterwarnings("error")
+def test_any_names_and_many_lines_are_drawn(tmp_path):
+    series = {f"test #0: $\\frac{{$ {number}": [(0.0, 1.0), (1.0, 2.0)] for number in range(100)}
+    draw_panels(str(tmp_path / "many.svg"), "$\\x$", [("score", series)])
+    assert "<!-- and 89 more -->" in (tmp_path / "many.svg").read_text()
+    draw_panels(str(tmp_path / "few.svg"), "", [("score", {"_a": [(0.0, 1.0)], "b": [(0.0, 2.0)]})])
+    assert "<!--  _a -->" in (tmp_path / "few.svg").read_text()
 
 
 def test_a_plot_is_drawn(engine, log):

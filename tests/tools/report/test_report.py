@@ -380,6 +380,33 @@ def test_a_chart_of_nothing_says_so():
     assert "nothing was recorded of it" in line_chart("loss", [Series("loss", [], "#000")])
 
 
+def test_a_chart_of_one_point_shows_it():
+    assert line_chart("loss", [Series("loss", [(0, 1.5)], "#000")]).count("<circle") == 1
+
+
+@pytest.mark.parametrize("value", [1.04e20, -1.5e-7, 123_456_789.0])
+def test_long_numbers_beside_an_axis_are_not_cut_off(value):
+    shown = line_chart("learning rate", [Series("rate", [(0, value), (1, value)], "#000")])
+    labels = re.findall(r'<text x="([0-9.]+)"[^>]*text-anchor="end">([^<]+)<', shown)
+    assert all(float(x) > 6 * len(text) for x, text in labels)
+
+
+def test_lines_for_whose_names_there_is_no_space_are_counted():
+    lines = [Series(f"accuracy_{number}", [(0, number), (1, number)], "#000") for number in range(100)]
+    shown = line_chart("test scores", lines)
+    assert "accuracy_0</text>" in shown and "and 97 more</text>" in shown and "accuracy_3</text>" not in shown
+    lefts = [float(x) for x in re.findall(r'<text x="([-0-9.]+)" y="16.0"', shown)]
+    assert min(lefts[1:]) > 46 + 7 * len("test scores")
+    longest = line_chart("loss", [Series("x" * 200, [(0, 1)], "#000"), Series("y", [(0, 1)], "#000")])
+    assert "x" * 29 + "…</text>" in longest and "y</text>" in longest
+
+
+def test_a_run_that_counts_no_images_says_nothing_of_their_speed(engine):
+    engine.write("run.json", json_log().replace("3200.0", "0.0"))
+    engine.write("timeline.json", timeline())
+    assert "images per second" not in page_of(engine)
+
+
 @pytest.fixture
 def chromium():
     for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
