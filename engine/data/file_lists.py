@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -65,11 +66,17 @@ def read_list(source: str) -> list[tuple[str, Location]]:
     Bytes that are no UTF-8 are surrogates, as in all names of files that Python gives, so such files are found.
 
     Raises:
-        DataError: the list does not exist, cannot be read, is no text, or names nothing.
+        DataError: the list does not exist, cannot be read, is no text, begins with a byte order mark, or names nothing.
     """
     content = read_source(source, "list of files")
     if b"\0" in content:
         raise DataError(f"'{source}' is no text file; it has to list files, one a line")
+    if content.startswith(codecs.BOM_UTF8):
+        raise DataError(
+            "the list begins with a byte order mark, which would belong to the first name",
+            location=Location(source, 1, 1),
+            hint="save it as UTF-8 without one",
+        )
     texts = (line.decode("utf-8", "surrogateescape").strip(_BLANK) for line in content.splitlines())
     lines = [(text, Location(source, number, 1)) for number, text in enumerate(texts, 1) if text]
     if not lines:

@@ -28,6 +28,7 @@ from mgcaffe.engine.data.batches import BatchForm, EpochOrder
 from mgcaffe.engine.data.data_layer import DataLayer
 from mgcaffe.engine.data.file_lists import ListedImage, read_image_list
 from mgcaffe.engine.data.images.decoding import decode_image
+from mgcaffe.engine.data.images.resizing import MAX_SIDE
 from mgcaffe.engine.data.images.transform_fields import (
     check_fit,
     make_transformer,
@@ -170,4 +171,8 @@ class ImageData(DataLayer):
         param = self.param.image_data_param
         if bool(param.new_height) != bool(param.new_width):
             self.fail("new_height and new_width go together", "image_data_param", hint="give both or neither")
+        for name in ("new_height", "new_width"):
+            if getattr(param, name) > MAX_SIDE:
+                given = f"{name} is {getattr(param, name)}"
+                self.fail(f"{given}; images have at most {MAX_SIDE} pixels a side", f"image_data_param.{name}")
         return (param.new_height, param.new_width) if param.new_height else None

@@ -114,6 +114,10 @@ def test_lists_and_images_that_cannot_be_read_are_named(folder):
     with pytest.raises(DataError, match="label 2147483648 does not fit into 32 bits") as caught:
         layer_of(folder, 2)
     assert str(caught.value).startswith(f"{path}:1:1: ")
+    path.write_text("\ufeffimage 0.png 0\n")
+    with pytest.raises(DataError, match="begins with a byte order mark") as caught:
+        layer_of(folder, 2)
+    assert str(caught.value).startswith(f"{path}:1:1: ")
     (folder / "text.png").write_text("no image")
     path.write_text("text.png 0\n")
     with pytest.raises(DataError, match=r"text\.png': the encoded image cannot be decoded"):
@@ -178,6 +182,11 @@ def test_a_list_and_a_folder_whose_names_are_not_utf8_are_found(folder, caplog):
 def test_half_a_new_size_is_refused(folder):
     with pytest.raises(NetError, match="go together"):
         layer_of(folder, 2, "new_height: 3")
+
+
+def test_a_new_size_that_no_image_has_is_refused_before_an_image_is_brought_to_it(folder):
+    with pytest.raises(NetError, match="new_width is 4294967295; images have at most 65536 pixels a side"):
+        layer_of(folder, 2, "new_height: 3 new_width: 4294967295")
 
 
 def test_shapes_are_known_without_the_images(tmp_path):
