@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
+
+from mgcaffe.errors import DataError
 
 Item = TypeVar("Item")
 
@@ -28,6 +31,7 @@ class Prefetcher(Generic[Item]):
         self._ready: deque[Item] = deque()
         self._failure: BaseException | None = None
         self._closed = False
+        self._process = os.getpid()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="prefetch", daemon=True)
         self._thread.start()
@@ -36,9 +40,15 @@ class Prefetcher(Generic[Item]):
         """Return the next item, waiting until it is made.
 
         Raises:
+            DataError: this process was forked from the one that has the thread.
             RuntimeError: the prefetcher is closed.
             BaseException: whatever `produce` raised.
         """
+        if os.getpid() != self._process:
+            raise DataError(
+                f"a thread of process {self._process} reads the data, which its forked process {os.getpid()} lacks",
+                hint="make the net in the process that uses it, or set prefetch: 0 in data_param",
+            )
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._failure or self._closed)
             if self._closed:
@@ -52,6 +62,8 @@ class Prefetcher(Generic[Item]):
 
     def close(self) -> None:
         """End the thread, once the item that it is making is done, and drop what is ready."""
+        if os.getpid() != self._process:
+            return  # the thread is another process's, and may have held the lock when this one was forked
         with self._changed:
             self._closed = True
             self._ready.clear()

@@ -10,6 +10,7 @@ about it once; more than `bad_record_limit` (100) of them stop the run after all
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ class RecordLoader(Generic[Record]):
     def use_threads(self, threads: int) -> None:
         """Load so many records at a time from now on. The threads start when there is work for them."""
         self.close()
-        self._threads = threads
+        self._threads, self._process = threads, os.getpid()
         if threads > 1:
             self._pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
 
@@ -103,6 +104,8 @@ class RecordLoader(Generic[Record]):
         """Call a function with each of the items, in the threads that load, and return the results in order."""
         if self._pool is None or len(items) < 2:
             return [function(item) for item in items]
+        if os.getpid() != self._process:  # a forked process has none of the threads
+            self.use_threads(self._threads)
         # Several pieces a thread, since some images take longer than others.
         step = -(-len(items) // (4 * self._threads))
         pieces = [items[start : start + step] for start in range(0, len(items), step)]
@@ -111,9 +114,9 @@ class RecordLoader(Generic[Record]):
 
     def close(self) -> None:
         """End the threads."""
-        if self._pool is not None:
+        if self._pool is not None and os.getpid() == self._process:
             self._pool.shutdown(wait=True, cancel_futures=True)
-            self._pool = None
+        self._pool = None
 
     def _attempt(self, number: int) -> Any:
         """Return a record, or the error if it is bad."""

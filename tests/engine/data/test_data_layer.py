@@ -1,6 +1,8 @@
 """Sharing out among ranks, positions, prefetching, and what happens to the thread."""
 
 import gc
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -12,7 +14,8 @@ import torch
 from mgcaffe.engine.data.prefetcher import Prefetcher
 from mgcaffe.engine.layer import TEST
 from mgcaffe.engine.shard import Shard, TestShard
-from tests.support.datakit import data_layer, datum, images, labels, make, numbered, write_lmdb
+from mgcaffe.errors import DataError
+from tests.support.datakit import data_layer, datum, encoded, images, labels, make, numbered, write_lmdb
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.slow
@@ -224,3 +227,47 @@ def wait_until(condition):
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.001)
     assert condition()
+
+
+def in_forked_process(function):
+    """Run a function in a forked process, which may take 20 s; return what it returns, a text."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        try:
+            os.write(writing, function().encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        said = answer.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def test_a_forked_process_is_told_that_it_lacks_the_thread_which_it_may_start_anew(source):
+    layer = data_layer(source, 2)
+    labels(layer, 1)
+
+    def read():
+        with pytest.raises(DataError, match="its forked process") as caught:
+            labels(layer, 1)
+        layer.seek(layer.position())
+        return f"{caught.value.hint} {labels(layer, 1)}"
+
+    assert in_forked_process(read) == (
+        "make the net in the process that uses it, or set prefetch: 0 in data_param [[2, 3]]"
+    )
+    assert labels(layer, 1) == [[2, 3]]
+    layer.close()
+
+
+def test_a_forked_process_decodes_with_threads_of_its_own(tmp_path):
+    records = [encoded(image, "PNG", number) for number, image in enumerate(images(8, (6, 8, 3)))]
+    param = f'source: "{write_lmdb(tmp_path / "encoded", records)}" batch_size: 4 prefetch: 0 parser_threads: 2'
+    layer = make(f'name: "data" type: "Data" top: "data" top: "label" data_param {{ {param} }}')
+    assert labels(layer, 1) == [[0, 1, 2, 3]]
+    assert in_forked_process(lambda: f"{labels(layer, 1)}") == "[[4, 5, 6, 7]]"
+    assert labels(layer, 1) == [[4, 5, 6, 7]]
+    layer.close()
