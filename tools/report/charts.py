@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from mgcaffe.tools.report.spans import GroupLine
-from mgcaffe.tools.report.svg import Drawing, Scale, number_text
+from mgcaffe.tools.report.svg import Drawing, Scale, number_text, tick_texts
 
 # Colours that people with colour blindness can tell apart (Okabe and Ito, and neighbours of theirs).
 COLOURS = {
@@ -88,7 +88,7 @@ def line_chart(title: str, series: Sequence[Series], *, x_label: str = "iteratio
     low, high = min(ys), max(ys)
     low = 0.0 if 0 <= low <= 0.6 * high else low
     up = Scale(low, high + 0.04 * (high - low or abs(high) or 1.0), 218, 40)
-    widest = max((len(number_text(tick)) for tick in up.ticks(_TICKS)), default=0)
+    widest = max(map(len, tick_texts(up.ticks(_TICKS))), default=0)
     across = Scale(min(xs), max(xs), max(46.0, 10 + 6.6 * widest), 530)
     _axes(drawing, across, up, x_label)
     for each in sorted(shown, key=lambda one: not one.faint):
@@ -115,11 +115,12 @@ def thin_out(points: Sequence[Point]) -> list[Point]:
 
 
 def _axes(drawing: Drawing, across: Scale, up: Scale, x_label: str) -> None:
-    for tick in up.ticks(_TICKS):
+    levels, places = up.ticks(_TICKS), across.ticks(6)
+    for tick, text in zip(levels, tick_texts(levels), strict=True):
         drawing.line(across.start, up(tick), across.end, up(tick), _GRID)
-        drawing.text(across.start - 6, up(tick) + 4, number_text(tick), size=10.5, colour=_SOFT, anchor="end")
-    for tick in across.ticks(6):
-        drawing.text(across(tick), up.start + 15, number_text(tick), size=10.5, colour=_SOFT, anchor="middle")
+        drawing.text(across.start - 6, up(tick) + 4, text, size=10.5, colour=_SOFT, anchor="end")
+    for tick, text in zip(places, tick_texts(places), strict=True):
+        drawing.text(across(tick), up.start + 15, text, size=10.5, colour=_SOFT, anchor="middle")
     drawing.line(across.start, up.start, across.end, up.start, _SOFT)
     drawing.text(across.end, up.start + 30, x_label, size=10.5, colour=_SOFT, anchor="end")
 

@@ -140,3 +140,13 @@ def number_text(value: float) -> str:
     if value and abs(value) < 1e-3:
         return f"{value:.2g}"
     return f"{value:.4g}"
+
+
+def tick_texts(ticks: Sequence[float]) -> list[str]:
+    """Return the numbers beside tick marks, with as many digits as tell them apart."""
+    texts = [number_text(tick) for tick in ticks]
+    digits = 5
+    while len(set(texts)) < len(texts) and digits < 17:
+        texts = [f"{tick:.{digits}g}" for tick in ticks]
+        digits += 1
+    return texts

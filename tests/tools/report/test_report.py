@@ -391,6 +391,14 @@ def test_long_numbers_beside_an_axis_are_not_cut_off(value):
     assert all(float(x) > 6 * len(text) for x, text in labels)
 
 
+@pytest.mark.parametrize(("low", "high"), [(6.9069, 6.9089), (5000.1, 5000.9), (10.0, 10.0 + 1e-9)])
+def test_numbers_beside_an_axis_tell_its_marks_apart(low, high):
+    shown = line_chart("loss", [Series("loss", [(200_000, low), (200_003, high)], "#000")])
+    for anchor in ("end", "middle"):
+        labels = re.findall(rf'text-anchor="{anchor}">([-+.,e0-9]+)<', shown)
+        assert len(labels) > 2 and len(set(labels)) == len(labels)
+
+
 def test_lines_for_whose_names_there_is_no_space_are_counted():
     lines = [Series(f"accuracy_{number}", [(0, number), (1, number)], "#000") for number in range(100)]
     shown = line_chart("test scores", lines)
