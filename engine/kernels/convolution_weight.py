@@ -38,7 +38,7 @@ from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.convolution_forward import CACHED, RANKS_OF_TORCH, suits_conversion
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
-from mgcaffe.engine.kernels.precision import is_narrow
+from mgcaffe.engine.kernels.precision import is_narrow, widened
 from mgcaffe.engine.kernels.winograd_matrices import Size
 from mgcaffe.engine.kernels.winograd_tiles import Tiles
 
@@ -126,8 +126,20 @@ def skips_pixels(x: torch.Tensor, geometry: Geometry) -> bool:
     return is_pixel and x.is_cpu and x.shape[1] < _FEW_CHANNELS
 
 
+def _is_beyond_onednn(x: torch.Tensor, geometry: Geometry) -> bool:
+    """Return whether the operands have to be widened, since oneDNN's gradient would be wrong.
+
+    Of an image smaller than the filter or its step, oneDNN 3.12 (of PyTorch 2.13) leaves what sees padding alone
+    unwritten if the step is more than one pixel, and of a volume with any step, or writes beyond its memory.
+    """
+    steps = geometry.rank == 3 or max(geometry.stride) > 1
+    return x.is_cpu and is_narrow(x) and steps and not geometry.fits(x.shape[2:])
+
+
 def _aten(call: BackwardWeight, dy: torch.Tensor, x: torch.Tensor) -> None:
     geometry = call.geometry
+    if _is_beyond_onednn(x, geometry):
+        dy, x = widened(dy), widened(x)
     if skips_pixels(x, geometry):
         x = pointwise.visited(x, geometry).contiguous(memory_format=format_of(x))
         geometry = replace(geometry, stride=(1, 1))
@@ -135,7 +147,7 @@ def _aten(call: BackwardWeight, dy: torch.Tensor, x: torch.Tensor) -> None:
         # One channel lies alike in both formats, but the strides of the ordinary one have oneDNN convert dy.
         x = x.squeeze(1).unsqueeze(-1).permute(0, 3, 1, 2)
     # The filters lend their shape only.
-    weight = torch.empty_like(call.total, memory_format=format_of(x))  # in another format it would be copied
+    weight = torch.empty_like(call.total, dtype=x.dtype, memory_format=format_of(x))  # or it would be copied
     gradient = convolution_backward(dy, x, weight, geometry, [False, True, False])[1]
     unfolded.add(call.total, gradient, call.beta)
 

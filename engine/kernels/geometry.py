@@ -38,6 +38,13 @@ class Geometry:
             for size, kernel, stride, pad, dilation in self._axes(input_size)
         )
 
+    def fits(self, input_size: Sequence[int]) -> bool:
+        """Return whether neither the filter nor its step is larger than the input along an axis."""
+        return all(
+            size >= max(dilation * (kernel - 1) + 1, stride)
+            for size, kernel, stride, _, dilation in self._axes(input_size)
+        )
+
     def missing(self, input_size: Sequence[int]) -> tuple[int, ...]:
         """Return how many zeros Caffe takes to lie behind an input that is smaller than the filter, along each axis.
 

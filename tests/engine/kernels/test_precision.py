@@ -44,6 +44,12 @@ LAYERS = {
     "line": ("Convolution", f"convolution_param {{ num_output: 4 kernel_size: 3 {FILLER} }}", (2, 8, 20)),
     "point": ("Convolution", f"convolution_param {{ num_output: 4 {FILLER} }}", (40, 64)),
     "volume": ("Convolution", f"convolution_param {{ num_output: 4 kernel_size: 2 {FILLER} }}", (2, 4, 5, 5, 5)),
+    "overhang": (
+        "Convolution", f"convolution_param {{ num_output: 16 kernel_size: 3 pad: 1 stride: 3 {FILLER} }}", (2, 9, 2, 2),
+    ),
+    "flat volume": (
+        "Convolution", f"convolution_param {{ num_output: 16 kernel_size: 2 pad: 1 {FILLER} }}", (2, 16, 1, 3, 3),
+    ),
     "deconvolution": (
         "Deconvolution", f"convolution_param {{ num_output: 6 kernel_size: 4 stride: 2 {FILLER} }}", (2, 8, 6, 6),
     ),
