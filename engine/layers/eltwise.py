@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.kernels.elementwise import add_
+from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.kernels.precision import is_narrow, widened
 from mgcaffe.engine.layer import Layer, at_least
 from mgcaffe.engine.layers.shared.fields import warn_of_idle_field
@@ -88,7 +89,8 @@ class Eltwise(Layer):
         exact = all(abs(coefficient) == 1 for coefficient in self.coefficients)  # others are rounded to 16 bits too
         if len(bottoms) > 2 or not exact or not all(map(is_narrow, bottoms)):
             bottoms = [widened(x) for x in bottoms]  # two in 16 bits make a sum that is rounded once
-        if self.spare_bottom is not None:
+        # The sum has bottom 0's format, whether there is a bottom to spare or not.
+        if self.spare_bottom is not None and format_of(bottoms[self.spare_bottom]) == format_of(bottoms[0]):
             y = bottoms[self.spare_bottom]
             for index, (x, coefficient) in enumerate(zip(bottoms, self.coefficients, strict=True)):
                 if index != self.spare_bottom:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.layers.shared.neuron import TopNeuron
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
@@ -30,8 +31,8 @@ class Softmax(TopNeuron):
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Compute the probabilities; the largest score is subtracted first, so nothing overflows."""
-        y = torch.softmax(x, self.axis)
-        return y if out is None else out.copy_(y)
+        y = torch.softmax(x, self.axis)  # in the ordinary format, whatever that of x
+        return y.contiguous(memory_format=format_of(x)) if out is None else out.copy_(y)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Return one pass."""

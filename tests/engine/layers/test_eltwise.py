@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.errors import NetError
 from tests.support.autograd import check_against_autograd
 from tests.support.layerkit import check_gradients, forward_backward, make_layer
@@ -107,3 +108,15 @@ def test_the_maximum_takes_no_notice_of_coefficients_and_says_so(caplog):
     assert [record.getMessage() for record in caplog.records] == [
         "coeff has no effect with the operation MAX (layer 'e')"
     ]
+
+
+@pytest.mark.parametrize("spare", [None, 0, 1])
+def test_a_sum_has_the_memory_format_of_its_first_bottom(spare):
+    layer = eltwise("operation: SUM", SHAPE, SHAPE)
+    layer.spare_bottom = spare
+    last, ordinary = torch.randn(SHAPE).contiguous(memory_format=torch.channels_last), torch.randn(SHAPE)
+    for bottoms in ([last, ordinary], [ordinary, last]):
+        expected = format_of(bottoms[0])
+        (y,) = layer.forward([each.clone() for each in bottoms])
+        assert format_of(y) == expected
+        assert torch.equal(y, last + ordinary)

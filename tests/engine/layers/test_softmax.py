@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.errors import NetError
 from tests.support.layerkit import make_layer
 from tests.support.layouts import LAYOUTS, random_input
@@ -17,6 +18,16 @@ def test_probabilities_add_up_to_one(layout):
     (y,) = layer.forward([x])
     torch.testing.assert_close(y.sum(1), torch.ones(2, 2, 3, dtype=torch.float64))
     torch.testing.assert_close(y, x.exp() / x.exp().sum(1, keepdim=True))
+
+
+@pytest.mark.parametrize("overwrites", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_top_has_the_memory_format_of_the_bottom(layout, overwrites):
+    layer, _ = make_layer(TEXT.replace('"y"', '"x"'), [(2, 10, 2, 3)])
+    layer.may_overwrite_bottom = overwrites
+    x = random_input((2, 10, 2, 3), layout)
+    (y,) = layer.forward([x])
+    assert format_of(y) == format_of(x)
 
 
 def test_big_scores_do_not_overflow():
