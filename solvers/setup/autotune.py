@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from mgcaffe.comm import Communicator
@@ -125,7 +126,9 @@ def tune_net(
         found = f"the {len(records)} choices recorded in {file}" if records else f"no choice: {file} holds none"
         return Tuning(records, [], f"autotune measures nothing (deterministic) and takes {found}")
     began = time.perf_counter()
-    layers, asked, measured = _tune(net, records, bound, warn, stop_is_requested)
+    # A file given by name that cannot be written is said before anything is measured.
+    begin = partial(_record, file, machine, records) if setting != ON else lambda: None
+    layers, asked, measured = _tune(net, records, bound, warn, stop_is_requested, begin)
     seconds = time.perf_counter() - began
     mine = [records[text] for layer in layers for text in layer.operations]
     faster = [each for each in mine if each.chosen != each.rule]
@@ -136,7 +139,7 @@ def tune_net(
     )
     if measured:
         try:
-            write_records(file, machine, records)
+            _record(file, machine, records)
             summary += f" (recorded in {file})"
         except DataError as error:
             if setting != ON:
@@ -148,12 +151,12 @@ def tune_net(
 
 
 def _tune(
-    net: Net, records: Records, bound: float, warn: Tell, stop_is_requested: StopIsRequested
+    net: Net, records: Records, bound: float, warn: Tell, stop_is_requested: StopIsRequested, begin: Callable[[], None]
 ) -> tuple[Sequence[LayerOperations], int, int]:
     """Bring the records up to date with the net; those of operations that could not be measured are dropped.
 
     On a CPU a process of its own measures. Where it ends, another one goes on with the next operation. Where a stop is
-    requested, it is ended, and what it has measured is kept.
+    requested, it is ended, and what it has measured is kept. `begin` is called before the first operation is measured.
 
     Returns:
         The layers with the operations that there are records of, how many had to be measured, and how many were.
@@ -166,6 +169,8 @@ def _tune(
         layers = tune(net, survey)
     for text in survey.open:
         records.pop(text, None)
+    if survey.open:
+        begin()
     left, begins_again = [*survey.open], False
     while left and not stop_is_requested():
         try:
@@ -206,3 +211,8 @@ def _read(file: Path, machine: Machine, warn: Tell, *, must_work: bool) -> Recor
         where = f"{error.location}: " if error.location else ""
         warn(f"autotune: {where}{error.message}; all is measured anew")
         return {}
+
+
+def _record(file: Path, machine: Machine, records: Records) -> None:
+    """Write records beside those that another run has written meanwhile."""
+    write_records(file, machine, _read(file, machine, lambda _: None, must_work=False) | records)

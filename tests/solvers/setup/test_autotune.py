@@ -12,6 +12,7 @@ from mgcaffe.engine.kernels.choice.record_file import Machine, read_records, wri
 from mgcaffe.engine.kernels.measuring import OPERATIONS
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError
 from mgcaffe.solvers.events import Noted, Warned
+from mgcaffe.solvers.setup import autotune
 from tests.support.autotunekit import NET, read_channels_last, texts, train, write_images
 from tests.support.solverkit import data_layer, make_solver, weights_of
 
@@ -133,9 +134,30 @@ def test_a_file_given_by_name_that_cannot_be_used_stops_the_run(tmp_path):
     with pytest.raises(DataError, match="this is no record of measured candidates") as caught:
         train(tmp_path, f'autotune: "{file}"')
     assert caught.value.exit_code == 65
+
+
+def test_a_file_given_by_name_that_cannot_be_written_stops_the_run_before_anything_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(autotune, "_measure", lambda *_: pytest.fail("measured"))
+    (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot write ") as caught:
-        train(tmp_path, f'autotune: "{file}/choices.json"')
+        train(tmp_path, f'autotune: "{tmp_path}/file/choices.json"')
     assert caught.value.exit_code == EXIT_CANNOT_WRITE
+
+
+def test_what_another_run_has_recorded_meanwhile_stays(tmp_path, cache, monkeypatch):
+    here = Machine.here(torch.device("cpu"))
+    file, theirs, measure = here.default_file(), Measured("aten", "aten", {"aten": 1.0}), autotune._measure
+
+    def beside_another(*arguments):
+        measure(*arguments)
+        write_records(file, here, {"another operation": theirs})
+
+    file.parent.mkdir(parents=True)
+    monkeypatch.setattr(autotune, "_measure", beside_another)
+    train(tmp_path, 'autotune: "on"')
+    records = read_records(file, here)
+    assert records.pop("another operation").chosen == "aten"
+    assert len(records) == 14
 
 
 def test_two_ranks_equal_one_by_every_candidate(tmp_path, monkeypatch):
