@@ -72,6 +72,11 @@ class SavedSolver(BuiltSolver):
         if failure is not None:
             raise failure
 
+    def _rewind_test(self) -> None:
+        """Have the test of the iteration that is cut short read the same again: it runs before that one's update."""
+        if self._tests.tested_at == self.iteration:
+            self._tests.rewind()
+
     def _take_snapshot(self) -> None:
         """Have the weights written as they are now; a failure is warned about (collective)."""
         status.doing("snapshot")
@@ -120,6 +125,7 @@ class SavedSolver(BuiltSolver):
         if self._tables is not None:
             raise SnapshotError("rows of tables lie in other ranks, which are gone, or not reached any more")
         self._finite.rewind()
+        self._rewind_test()
         self._snapshots.take(self._state.progress(self.iteration, self.seed, alone=True))
         self._snapshots.wait()
         return self._snapshots.last_state if self._snapshots.failure is None else None

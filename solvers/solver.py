@@ -159,7 +159,12 @@ class Solver(SavedSolver):
         """Check that loss and gradients are finite on all ranks; raise, or skip the update, as `nan_effect` says."""
         if not (math.isfinite(iteration.loss) and math.isfinite(iteration.probe)):
             self._trainer.wait()
-        return self._finite.refuses(iteration, self.seed, self.snapshot)
+        return self._finite.refuses(iteration, self.seed, self._snapshot_of_the_last)
+
+    def _snapshot_of_the_last(self) -> None:
+        """Write a snapshot of the last complete iteration; collective."""
+        self._rewind_test()
+        self.snapshot()
 
     def _choose_rate(self, iteration: TrainingIteration) -> None:
         iteration.smoothed_loss = self._smoothed.add(iteration.loss)

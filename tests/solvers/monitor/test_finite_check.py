@@ -9,7 +9,7 @@ import torch
 
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import NotFiniteError
-from mgcaffe.solvers.events import IterationDone, Warned
+from mgcaffe.solvers.events import IterationDone, Tested, Warned
 from mgcaffe.solvers.monitor.finite_check import LOSS_OF_NO_PROBABILITY, SKIPS_IN_A_ROW
 from tests.support.solverkit import CLASSIFIER, LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
 
@@ -166,6 +166,22 @@ def test_with_nan_effect_snapshot_the_last_good_weights_are_saved(tmp_path):
         solver.restore(str(state))
         assert torch.equal(weights_of(solver), before)
         assert [layer.position() for layer in solver.net.data_layers] == positions
+
+
+def test_with_nan_effect_snapshot_the_test_before_the_bad_batch_runs_again_on_the_same_records(tmp_path):
+    net, bad = spoiled(tmp_path, record=9)
+    recorder, fields = Recorder(), f"test_iter: 1 test_interval: {bad}"
+    with (
+        make_solver(net, f"nan_effect: SNAPSHOT {fields}", tmp_path, recorder=recorder) as solver,
+        pytest.raises(NotFiniteError),
+    ):
+        solver.step(bad + 1)
+    with make_solver(net, f"nan_effect: SKIP {fields}", tmp_path, recorder=recorder) as solver:
+        solver.restore(str(tmp_path / f"net_iter_{bad}.solverstate"))
+        solver.step(1)
+    _, once, again = recorder.of(Tested)
+    assert once.iteration == again.iteration == bad
+    assert once.scores == again.scores
 
 
 def test_statistics_that_a_bad_batch_has_spoiled_are_put_back(tmp_path):
