@@ -4,11 +4,13 @@
 |---|---|
 | aten | `torch.convolution` in the format of x |
 | aten_converted | the same in the other format, with copies of x and y |
-| onednn, onednn_converted | oneDNN's own operator, which takes max(y, 0) along and never hands small batches to BLAS |
+| onednn, onednn_converted | oneDNN's own operator, which never hands small batches to BLAS |
 | product, product_mm | a filter of one pixel: a product over the pixels, by oneDNN or by PyTorch's `mm` |
 | windows, windows_mm | one product over windows that are copied side by side |
 | positions | a product for each position inside the filter, over any number of axes |
 | winograd_... | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd_candidates.py`) |
+
+None takes oneDNN's own ReLU along, which makes 0 of nan: a pass over y took 1 to 3 % of the time of large convolutions.
 """
 
 from __future__ import annotations
@@ -57,11 +59,6 @@ class Forward(NamedTuple):
         """How many values y has."""
         return self.x.shape[0] * self.weight.shape[0] * math.prod(self.out)
 
-    @property
-    def activation(self) -> str:
-        """What oneDNN calls `relu`."""
-        return "relu" if self.relu else "none"
-
 
 def suits_conversion(x: torch.Tensor, weight: torch.Tensor, others: int) -> bool:
     """Return whether x should be converted to the ordinary format, by rule; the result has `others` values.
@@ -88,15 +85,12 @@ def favours_ordinary(filters: int, images: int) -> bool:
 
 
 def _rule(call: Forward) -> str:
-    x, weight, _, geometry, relu, _ = call
+    x, weight, _, geometry, _, _ = call
     if pointwise.suits(x, geometry):
         return "product"
     if geometry.rank not in RANKS_OF_TORCH:
         return "positions"
-    # A ReLU's pass over what the cache holds takes no longer than what a call of oneDNN's operator costs more, 10 us.
-    values = call.values
-    fuses = relu and geometry.rank == 2 and values > CACHED and onednn.serves(x)
-    return ("onednn" if fuses else "aten") + ("_converted" if suits_conversion(x, weight, values) else "")
+    return "aten_converted" if suits_conversion(x, weight, call.values) else "aten"
 
 
 def _key(call: Forward) -> Key:
@@ -110,14 +104,14 @@ def _aten(call: Forward, x: torch.Tensor) -> torch.Tensor:
 
 
 def _onednn(call: Forward, x: torch.Tensor) -> torch.Tensor:
-    y = onednn.convolution(x, call.weight, call.bias, call.geometry, call.activation)
-    return y.contiguous(memory_format=format_of(call.x))
+    y = onednn.convolution(x, call.weight, call.bias, call.geometry)
+    return _rectified(call, y.contiguous(memory_format=format_of(call.x)))
 
 
 def _windows(call: Forward) -> torch.Tensor:
     rows, filters = unfolded.windows_below(call.x, call.out, call.geometry), unfolded.filter_rows(call.weight)
-    y = onednn.linear(rows, filters, call.bias, call.activation)
-    return from_pixel_rows(y, call.x.shape[0], *call.out)
+    y = onednn.linear(rows, filters, call.bias)
+    return _rectified(call, from_pixel_rows(y, call.x.shape[0], *call.out))
 
 
 def _windows_mm(call: Forward) -> torch.Tensor:
@@ -128,8 +122,8 @@ def _windows_mm(call: Forward) -> torch.Tensor:
 
 def _product(call: Forward) -> torch.Tensor:
     rows = pointwise.visited_rows(call.x, call.geometry)
-    y = onednn.linear(rows, call.weight.flatten(1), call.bias, call.activation)
-    return from_pixel_rows(y, call.x.shape[0], *call.out)
+    y = onednn.linear(rows, call.weight.flatten(1), call.bias)
+    return _rectified(call, from_pixel_rows(y, call.x.shape[0], *call.out))
 
 
 def _product_mm(call: Forward) -> torch.Tensor:

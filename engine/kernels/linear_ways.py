@@ -150,7 +150,8 @@ def _forward_mm(call: Forward) -> torch.Tensor:
 
 
 def _forward_onednn(call: Forward) -> torch.Tensor:
-    return onednn.linear(call.x, call.weight, call.bias, "relu" if call.relu else "none")
+    y = onednn.linear(call.x, call.weight, call.bias)
+    return relu_(y) if call.relu else y
 
 
 def _forward_exchanged(call: Forward) -> torch.Tensor:

@@ -35,25 +35,14 @@ def serves(tensor: torch.Tensor) -> bool:
     return AVAILABLE and tensor.dtype in TYPES and tensor.is_cpu and tensor.numel() > 0
 
 
-def linear(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, activation: str = "none"
-) -> torch.Tensor:
-    """x (M, K) times weight (N, K) transposed, plus bias (N), as a new (M, N) tensor.
-
-    `activation` is "none" or "relu".
-    """
-    product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, activation, [], "")
+def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """x (M, K) times weight (N, K) transposed, plus bias (N), as a new (M, N) tensor."""
+    product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return product
 
 
-def convolution(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    geometry: Geometry,
-    activation: str = "none",
-) -> torch.Tensor:
-    """`torch.conv2d` without the detour through BLAS; `activation` is "none" or "relu"."""
+def convolution(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, geometry: Geometry) -> torch.Tensor:
+    """`torch.conv2d` without the detour through BLAS."""
     y: torch.Tensor = torch.ops.mkldnn._convolution_pointwise(
         x,
         weight,
@@ -62,7 +51,7 @@ def convolution(
         list(geometry.stride),
         list(geometry.dilation),
         geometry.groups,
-        activation,
+        "none",
         [],
         "",
     )
