@@ -223,7 +223,7 @@ class Recomputer:
         for index in (index for steps in ranges for index in steps):
             layer = self._steps[index].layer
             if why := self._why_once(index):
-                layer.fail(f"recompute: the layer cannot run a second time: {why}", hint="end the range before it")
+                layer.fail(f"recompute: the layer cannot run a second time: {why}", hint="leave it out of the ranges")
         return ranges
 
     def _step_of(self, name: str) -> int:
