@@ -7,6 +7,7 @@ asked for and written back by `write_back` before the engine runs on, as Caffe's
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import torch
@@ -27,6 +28,7 @@ class Loans:
     def __init__(self) -> None:
         self._lent: dict[Place, tuple[torch.Tensor, torch.Tensor]] = {}  # a tensor that lies there, and the copy
         self._waiting: dict[object, Callable[[], None]] = {}
+        self._lock = threading.RLock()  # parameters' copies are every thread's
 
     def call_before_running(self, key: object, call: Callable[[], None]) -> None:
         """Have the next `write_back` call a function, once for all calls of this one with the same key."""
@@ -35,22 +37,23 @@ class Loans:
     def lend(self, tensor: torch.Tensor, make: Callable[[], torch.Tensor]) -> torch.Tensor:
         """Return the copy of a tensor: the one that is out, or the one that `make` gives."""
         place = _place(tensor)
-        lent = self._lent.get(place)
-        if lent is None:
-            lent = self._lent[place] = tensor, make().copy_(tensor)
+        with self._lock:
+            lent = self._lent.get(place)
+            if lent is None:
+                lent = self._lent[place] = tensor, make().copy_(tensor)
         return lent[1].view(tensor.shape)
 
     def has(self, copy: torch.Tensor) -> bool:
         """Return whether a copy is out."""
-        return any(lent is copy for _, lent in list(self._lent.values()))
+        with self._lock:
+            return any(lent is copy for _, lent in self._lent.values())
 
     def write_back(self) -> None:
         """Write the copies into the tensors, and make the calls."""
-        for place in list(self._lent):  # another thread may take parameters' copies from it meanwhile
-            lent = self._lent.pop(place, None)
-            if lent is not None:
-                tensor, copy = lent
+        with self._lock:
+            for tensor, copy in self._lent.values():
                 tensor.copy_(copy)
+            self._lent.clear()
         for key in list(self._waiting):
             self._waiting.pop(key)()
 

@@ -96,7 +96,7 @@ class Layer:
         backward_follows: set by the net; if False, forward need not keep anything.
         may_overwrite_bottom: set by the net; forward may write its result into bottom 0's storage.
         spare_bottom: set by the net to the number of a bottom that `can_reuse` accepts and whose storage no layer
-            else needs; forward may write its result there.
+            else needs; forward may write its result there, or not.
         may_overwrite_top_diff: set by the net before each backward, one flag per top: no other layer reads that
             gradient, so backward may use its storage.
         wants_bottom: set by the net, one flag a bottom: backward will be asked for that gradient.

@@ -31,7 +31,7 @@ def load_image(filename: str | os.PathLike[str], color: bool = True) -> Array:
     try:
         return float_images.load_image(filename, color)
     except DataError as error:
-        raise ImageFileError(error.message, location=error.location) from None
+        raise ImageFileError(error.message, location=error.location, hint=error.hint) from None
 
 
 def resize_image(im: Array, new_dims: Sequence[int] | Array, interp_order: int = 1) -> Array:

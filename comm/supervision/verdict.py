@@ -112,7 +112,7 @@ def stall_block(
     """
     elsewhere = size - len(places)
     suspects = [rank for rank in stopped if rank in places]
-    if not suspects and what == "progress" and not (elsewhere and len(places) == 1 and _waits(*places.values())):
+    if not suspects and what == "progress" and not (elsewhere and all(map(_waits, places.values()))):
         suspects = behind(places)
     lines = [f"no {what} for {seconds:.0f} s" + (", so the job ends (--stall_timeout)" if ends else "")]
     for rank in suspects:

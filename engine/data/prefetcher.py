@@ -46,7 +46,8 @@ class Prefetcher(Generic[Item]):
         """
         if os.getpid() != self._process:
             raise DataError(
-                f"a thread of process {self._process} reads the data, which its forked process {os.getpid()} lacks",
+                f"the data are read by a thread of process {self._process}, which process {os.getpid()}, forked from"
+                " it, does not have",
                 hint="make the net in the process that uses it, or set prefetch: 0 in data_param",
             )
         with self._changed:

@@ -115,12 +115,12 @@ def layers_that_run(layers: Sequence[LayerSpec], state: NetState) -> list[LayerS
     makers: dict[str, list[str]] = {}
     for spec in layers:
         if id(spec) not in taking_part:
-            for blob in spec.param.top:
-                makers.setdefault(blob, []).append(f"layer '{spec.param.name}'")
+            for blob in set(spec.param.top) - set(spec.param.bottom):
+                makers.setdefault(blob, []).append(f"'{spec.param.name}'")
     stages = f"stages {', '.join(state.stage)}" if state.stage else "no stages"
     where = f"phase {Phase.Name(state.phase)}, level {state.level}, {stages}"
     hints = {
-        blob: f"It is a top of {', '.join(names)}, left out by include or exclude rules in {where}."
+        blob: f"Rules leave out what makes it (layer {', '.join(names[:3])}) in {where}: choose another of these."
         for blob, names in makers.items()
     }
     return insert_splits(kept, hints)

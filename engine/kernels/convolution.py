@@ -39,7 +39,7 @@ def forward(
     choices: Choices = RULES,
     kept: Tiles | None = None,
 ) -> torch.Tensor:
-    """y = x * weight + bias, and with `relu` max(y, 0) in the same pass over memory.
+    """y = x * weight + bias, and with `relu` max(y, 0).
 
     `kept`, if it is given, takes the transformed tiles of x for the weight's gradient, where there are few.
     """

@@ -10,7 +10,7 @@
 | positions | a product for each position inside the filter, over any number of axes |
 | winograd_... | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd_candidates.py`) |
 
-None takes oneDNN's own ReLU along, which makes 0 of nan: a pass over y took 1 to 3 % of the time of large convolutions.
+None takes oneDNN's own ReLU along, which makes 0 of NaN.
 """
 
 from __future__ import annotations

@@ -70,8 +70,9 @@ class Eltwise(Layer):
         return [bottom_shapes[0]]
 
     def can_reuse(self, bottom: int) -> bool:
-        """Return whether a bottom enters the sum as it is, so that the sum can grow in its storage."""
-        return self.operation == SUM and self.coefficients[bottom] == 1
+        """Return whether the sum can grow in a bottom's storage, with the bits that it has in a storage of its own."""
+        is_first_or_second = bottom < 2 and self.coefficients[0] == self.coefficients[bottom] == 1
+        return self.operation == SUM and is_first_or_second
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """SUM keeps nothing, PROD its bottoms (and its top), MAX the numbers of the largest."""

@@ -102,7 +102,7 @@ def steps_passed(stepvalues: Sequence[int], iteration: int) -> int:
     """Count the steps that a run from 0 on has taken at `iteration`.
 
     As in Caffe one that is due waits for those before it, and an iteration takes one at most. A run that goes on from a
-    snapshot has taken as many, where Caffe's lags behind.
+    snapshot has taken as many; Caffe's lags behind where stepvalues were changed.
     """
     steps, taken_at = 0, -1
     for value in stepvalues:

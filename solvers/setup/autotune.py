@@ -6,7 +6,7 @@ Rank 0 measures, or reads what an earlier run measured, and all ranks take its c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -121,13 +121,15 @@ def tune_net(
     """
     machine = Machine.here(net.device)
     file = machine.default_file() if setting == ON else Path(setting)
-    records = _read(file, machine, warn, must_work=setting != ON)
+    is_named = setting != ON
+    records = _read(file, machine, warn, must_work=is_named)
     if not measures:
         found = f"the {len(records)} choices recorded in {file}" if records else f"no choice: {file} holds none"
         return Tuning(records, [], f"autotune measures nothing (deterministic) and takes {found}")
     began = time.perf_counter()
+    record = partial(_record, file, machine, records, frozenset(records), is_named=is_named)
     # A file given by name that cannot be written is said before anything is measured.
-    begin = partial(_record, file, machine, records) if setting != ON else lambda: None
+    begin = record if is_named else lambda: None
     layers, asked, measured = _tune(net, records, bound, warn, stop_is_requested, begin)
     seconds = time.perf_counter() - began
     mine = [records[text] for layer in layers for text in layer.operations]
@@ -139,10 +141,10 @@ def tune_net(
     )
     if measured:
         try:
-            _record(file, machine, records)
+            record()
             summary += f" (recorded in {file})"
         except DataError as error:
-            if setting != ON:
+            if is_named:
                 raise
             warn(f"autotune: {error.message}; what was measured holds for this run alone")
     elif not asked:
@@ -155,8 +157,8 @@ def _tune(
 ) -> tuple[Sequence[LayerOperations], int, int]:
     """Bring the records up to date with the net; those of operations that could not be measured are dropped.
 
-    On a CPU a process of its own measures. Where it ends, another one goes on with the next operation. Where a stop is
-    requested, it is ended, and what it has measured is kept. `begin` is called before the first operation is measured.
+    On a CPU `begin` is called, and then a process of its own measures. Where it ends, another one goes on with the next
+    operation. Where a stop is requested, it is ended, and what it has measured is kept.
 
     Returns:
         The layers with the operations that there are records of, how many had to be measured, and how many were.
@@ -213,6 +215,8 @@ def _read(file: Path, machine: Machine, warn: Tell, *, must_work: bool) -> Recor
         return {}
 
 
-def _record(file: Path, machine: Machine, records: Records) -> None:
-    """Write records beside those that another run has written meanwhile."""
-    write_records(file, machine, _read(file, machine, lambda _: None, must_work=False) | records)
+def _record(file: Path, machine: Machine, records: Records, known: Collection[str], *, is_named: bool) -> None:
+    """Write records beside those that another run has added to what was `known` to be in the file."""
+    found = _read(file, machine, lambda _: None, must_work=is_named)
+    added = {text: measured for text, measured in found.items() if text not in known}
+    write_records(file, machine, added | records)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from mgcaffe.engine.net import Net
     from mgcaffe.solvers.setup.autotune import Tuning
 
-
 _log = logging.getLogger(__name__)
 
 

@@ -6,11 +6,7 @@ from html import escape
 
 from mgcaffe.engine.data.stages import ADVICE, bottleneck, share_of
 from mgcaffe.engine.data.stages import NAMES as STAGE_NAMES
-from mgcaffe.tools.report.charts import (
-    COLOURS,
-    NAMES,
-    stacked_bar,
-)
+from mgcaffe.tools.report.charts import COLOURS, NAMES, stacked_bar
 from mgcaffe.tools.report.data import RunRecord
 from mgcaffe.tools.report.html_page import counted, section
 from mgcaffe.tools.report.spans import TimelineData

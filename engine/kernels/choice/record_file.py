@@ -1,6 +1,6 @@
 """The file that keeps what was measured, so that a later run measures nothing and computes the same bits.
 
-    {"autotune": 7, "machine": {"processor": "AMD EPYC (family 25, model 17)", "pytorch": "2.13.0", "threads": 1, ...},
+    {"autotune": 9, "machine": {"processor": "AMD EPYC (family 25, model 17)", "pytorch": "2.13.0", "threads": 1, ...},
      "operations": {"convolution forward: x 64x1x28x28 ...": {"rule": "aten", "chosen": "aten", "ms": {"aten": 1.05},
                                                                "unfit": ["winograd_f75"]}}}
 
@@ -24,7 +24,7 @@ from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, Location
 from mgcaffe.errors.checked_json import Json, parse_json
 from mgcaffe.prototxt.whole_files import write_whole
 
-_VERSION = 8
+_VERSION = 9
 _COMPLAINT = "this is no record of measured candidates"
 _HINT = "give --autotune the name of a new file, and the candidates are measured and written to it"
 

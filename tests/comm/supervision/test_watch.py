@@ -279,7 +279,7 @@ def test_ranks_that_wait_for_those_of_other_hosts_are_not_suspected():
         "  1 more rank runs on another host, whose record cannot be seen here",
         f"  {advice}",
     ]
-    assert advice in stall_block({0: place(0, 5, waiting), 1: place(1, 5, waiting)}, [], 12.4, 4, False)
+    assert advice in stall_block({0: place(0, 5, waiting), 1: place(1, 6, waiting)}, [], 12.4, 4, False)
     assert "does not go on" in stall_block({0: place(0, 5, waiting)}, [], 12.4, 1, False)
     assert advice not in stall_block({0: place(0, 5, "forward"), 1: place(1, 5, waiting)}, [], 12.4, 4, False)
     assert advice not in stall_block({0: place(0, 5, waiting)}, [0], 12.4, 2, False)

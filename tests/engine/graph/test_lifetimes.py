@@ -192,8 +192,17 @@ def summed(bottoms: str, extra: str = "") -> str:
         (convolution("a") + unary("ReLU", "a", "a") + convolution("b") + summed("a b"), 1),
         (convolution("a") + unary("ReLU", "a", "r") + convolution("b") + summed("b a r"), 0),
         (convolution("a") + summed("a a"), None),
-        (convolution("a") + convolution("b") + summed("a a b"), 2),
-        (convolution("a") + convolution("b") + summed("a b", "eltwise_param { coeff: 2 coeff: 1 }"), 1),
+        (convolution("a") + convolution("b") + summed("b a a"), 0),
+        # In these storages the sum would have other bits.
+        (convolution("a") + convolution("b") + summed("a a b"), None),
+        (convolution("a") + convolution("b") + summed("a b", "eltwise_param { coeff: 2 coeff: 1 }"), None),
+        (
+            convolution("a")
+            + unary("ReLU", "a", "a")
+            + convolution("b")
+            + summed("a b", "eltwise_param { coeff: 1 coeff: 2 }"),
+            None,
+        ),
         (convolution("a") + convolution("b") + summed("a b", "eltwise_param { operation: PROD }"), None),
         (convolution("a") + unary("Sigmoid", "a", "s") + unary("TanH", "a", "t") + summed("s t"), None),
     ],

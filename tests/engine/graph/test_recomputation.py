@@ -60,6 +60,12 @@ BRANCHES = (
     + layer("elu", "ELU", "j3", "j4") + layer("best", "Eltwise", "j4 j3", "top", "eltwise_param { operation: MAX }")
     + HEAD
 )  # fmt: skip
+SUMS = (
+    IMAGES + conv("a", "x", "a") + layer("a_t", "TanH", "a", "a")
+    + conv("b", "a", "b") + layer("b_t", "TanH", "b", "b") + conv("c", "a", "c") + layer("sum", "Eltwise", "a b c", "s")
+    + layer("s_t", "TanH", "s", "s") + conv("d", "s", "d") + conv("e", "s", "e")
+    + layer("scaled", "Eltwise", "d e", "top", "eltwise_param { coeff: 0.3 coeff: 1 }") + HEAD
+)  # fmt: skip
 SHARED = (
     IMAGES + conv("a", "x", "a", 3, 'param { name: "w" } param { name: "b" }') + layer("a_r", "ReLU", "a", "a")
     + conv("b", "a", "b", 3, 'param { name: "w" } param { name: "b" }') + layer("b_s", "Sigmoid", "b", "b")
@@ -114,7 +120,7 @@ def train(net, iterations=3, passes=1):
     [
         (RESIDUAL, "auto"), (RESIDUAL, "c1..ip1"), (RESIDUAL, "c1a..sum1, b2a_r..b2b,c3b..r3"),
         (BRANCHES, "auto"), (BRANCHES, "d1..join"), (BRANCHES, "c1..best,ip1..ip2"), (SHARED, "auto"),
-        (SHARED, "a..drop"),
+        (SHARED, "a..drop"), (SUMS, "auto"), (SUMS, "sum..e"), (SUMS, "scaled..ip1"),
         (RECURRENT, "auto"), (RECURRENT, "embed..e_t,l_d..i_t"), (CHAIN, "auto"),
     ],
 )  # fmt: skip

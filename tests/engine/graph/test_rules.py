@@ -164,7 +164,7 @@ def test_an_unknown_bottom_names_the_layers_that_make_it_in_another_state():
     with pytest.raises(NetError) as error:
         graph.layers_that_run(specs(net), graph.make_state(TRAIN))
     assert error.value.hint == (
-        "It is a top of layer 't', layer 'v', left out by include or exclude rules in phase TRAIN, level 0, no stages."
+        "Rules leave out what makes it (layer 't', 'v') in phase TRAIN, level 0, no stages: choose another of these."
     )
     with pytest.raises(NetError, match="phase TEST, level 2, stages a, b"):
         graph.layers_that_run(specs(net), graph.make_state(TEST, 2, ("a", "b")))

@@ -9,7 +9,8 @@ import torch
 
 from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import NotFiniteError
-from mgcaffe.solvers.events import IterationDone, Tested, Warned
+from mgcaffe.solvers.events import IterationDone, Warned
+from mgcaffe.solvers.events.testing import Tested
 from mgcaffe.solvers.monitor.finite_check import LOSS_OF_NO_PROBABILITY, SKIPS_IN_A_ROW
 from tests.support.solverkit import CLASSIFIER, LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
 

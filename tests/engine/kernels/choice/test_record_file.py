@@ -41,7 +41,7 @@ def test_times_of_another_machine_are_refused(tmp_path):
     ("change", "complaint"),
     [
         (lambda text: text[:-20], "no JSON"),
-        (lambda text: text.replace('"autotune": 8', '"autotune": 2'), "it has version 2"),
+        (lambda text: text.replace('"autotune": 9', '"autotune": 2'), "it has version 2"),
         (lambda text: text.replace('"threads": 2', '"threads": 0'), "machine.threads should be a whole number of 1"),
         (lambda text: text.replace('"chosen": "onednn"', '"chosen": "mm"'), "names 'mm', which ms has no time of"),
         (lambda text: text.replace('"mm": 0.001', '"mm": -1'), "should be a number of 0"),
