@@ -11,7 +11,14 @@ from tests.support.paths import ROOT
 
 PAGES = sorted(
     path
-    for pattern in ("*.md", "docs/*.md", "examples/*/*.md", "benchmarks/results/*.md", "models/*/*.md")
+    for pattern in (
+        "*.md",
+        "docs/*.md",
+        "examples/*/*.md",
+        "benchmarks/results/*.md",
+        "benchmarks/results/*/*.md",
+        "models/*/*.md",
+    )
     for path in ROOT.glob(pattern)
 )
 _LINK = re.compile(r"(?<!`)!?\[[^\]]*\]\(([^)\s]+)\)")
