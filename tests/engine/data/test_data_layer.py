@@ -251,7 +251,7 @@ def test_a_forked_process_is_told_that_it_lacks_the_thread_which_it_may_start_an
     labels(layer, 1)
 
     def read():
-        with pytest.raises(DataError, match="its forked process") as caught:
+        with pytest.raises(DataError, match="forked from it, does not have") as caught:
             labels(layer, 1)
         layer.seek(layer.position())
         return f"{caught.value.hint} {labels(layer, 1)}"
