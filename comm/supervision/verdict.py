@@ -110,9 +110,9 @@ def stall_block(
         ends: whether the job ends now.
         what: what there was none of. Beside training, nothing is known of who is behind.
     """
-    elsewhere = size - len(places)
+    elsewhere, all_wait = size - len(places), all(map(_waits, places.values()))
     suspects = [rank for rank in stopped if rank in places]
-    if not suspects and what == "progress" and not (elsewhere and all(map(_waits, places.values()))):
+    if not suspects and what == "progress" and not (elsewhere and all_wait):
         suspects = behind(places)
     lines = [f"no {what} for {seconds:.0f} s" + (", so the job ends (--stall_timeout)" if ends else "")]
     for rank in suspects:
@@ -126,7 +126,7 @@ def stall_block(
     if elsewhere:
         run = "rank runs on another host, whose record" if elsewhere == 1 else "ranks run on other hosts, whose records"
         lines.append(f"  {elsewhere} more {run} cannot be seen here")
-        if places and not suspects and what == "progress" and all(map(_waits, places.values())):
+        if places and not suspects and what == "progress" and all_wait:
             lines.append("  those here wait, so see there who is behind, and whether the hosts reach each other")
     return "\n".join(lines)
 

@@ -112,16 +112,16 @@ def layers_that_run(layers: Sequence[LayerSpec], state: NetState) -> list[LayerS
     """
     kept = filter_layers(layers, state)
     taking_part = {id(spec) for spec in kept}
-    makers: dict[str, list[str]] = {}
+    makers: dict[str, str] = {}
     for spec in layers:
         if id(spec) not in taking_part:
             for blob in set(spec.param.top) - set(spec.param.bottom):
-                makers.setdefault(blob, []).append(f"'{spec.param.name}'")
+                makers.setdefault(blob, spec.param.name)
     stages = f"stages {', '.join(state.stage)}" if state.stage else "no stages"
     where = f"phase {Phase.Name(state.phase)}, level {state.level}, {stages}"
     hints = {
-        blob: f"Rules leave out what makes it (layer {', '.join(names[:3])}) in {where}: choose another of these."
-        for blob, names in makers.items()
+        blob: f"Rules leave out what makes it, as layer '{name}', in {where}: choose another phase, level or stage."
+        for blob, name in makers.items()
     }
     return insert_splits(kept, hints)
 

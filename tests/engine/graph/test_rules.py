@@ -157,15 +157,15 @@ def test_unknown_bottom_names_layer_index_and_nearest_blob():
 
 def test_an_unknown_bottom_names_the_layers_that_make_it_in_another_state():
     net = """
+    layer { name: "r" type: "ReLU" bottom: "data" top: "data" include { stage: "deploy" } }
     layer { name: "t" type: "Data" top: "data" include { stage: "train" } }
     layer { name: "v" type: "Data" top: "data" include { stage: "val" } }
     layer { name: "d" type: "Data" top: "data_too" }
     layer { name: "loss" type: "Sigmoid" bottom: "data" top: "y" }"""
     with pytest.raises(NetError) as error:
         graph.layers_that_run(specs(net), graph.make_state(TRAIN))
-    assert error.value.hint == (
-        "Rules leave out what makes it (layer 't', 'v') in phase TRAIN, level 0, no stages: choose another of these."
-    )
+    left_out = "Rules leave out what makes it, as layer 't', in phase TRAIN, level 0, no stages"
+    assert error.value.hint == f"{left_out}: choose another phase, level or stage."
     with pytest.raises(NetError, match="phase TEST, level 2, stages a, b"):
         graph.layers_that_run(specs(net), graph.make_state(TEST, 2, ("a", "b")))
     kept = graph.layers_that_run(specs(net), graph.make_state(TEST, stages=("val",)))

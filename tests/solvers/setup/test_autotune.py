@@ -160,6 +160,32 @@ def test_what_another_run_has_recorded_meanwhile_stays(tmp_path, cache, monkeypa
     assert len(records) == 14
 
 
+def test_a_record_that_does_not_hold_any_more_leaves_the_file_though_nothing_takes_its_place(tmp_path, monkeypatch):
+    here, file = Machine.here(torch.device("cpu")), tmp_path / "choices.json"
+    train(tmp_path, f'autotune: "{file}"')
+    records = read_records(file, here)
+    stale, record = next((text, each) for text, each in records.items() if len(each.seconds) > 1)
+    other = next(name for name in record.seconds if name != record.rule)
+    write_records(file, here, records | {stale: Measured(other, record.chosen, record.seconds)})
+    monkeypatch.setattr(autotune, "_measure", lambda *_: None)
+    train(tmp_path, f'autotune: "{file}"')
+    assert set(read_records(file, here)) == set(records) - {stale}
+
+
+def test_a_named_file_that_has_become_another_machines_meanwhile_is_left_to_it(tmp_path, monkeypatch):
+    file, measure = tmp_path / "choices.json", autotune._measure
+    theirs = Machine("another processor", "2.13.0", 1)
+
+    def beside_another(*arguments):
+        measure(*arguments)
+        write_records(file, theirs, {"operation": Measured("aten", "aten", {"aten": 1.0})})
+
+    monkeypatch.setattr(autotune, "_measure", beside_another)
+    with pytest.raises(DataError, match="another processor"):
+        train(tmp_path, f'autotune: "{file}"')
+    assert set(read_records(file, theirs)) == {"operation"}
+
+
 def test_two_ranks_equal_one_by_every_candidate(tmp_path, monkeypatch):
     monkeypatch.setattr(pointwise, "FEWEST_PIXELS", 1)  # or `images` would not serve so small a net,
     monkeypatch.setattr(linear_ways, "BLOCK", 1)  # nor `blocks`
