@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.kernels.formats import format_of
+from mgcaffe.engine.kernels.softmax import softmax, softmax_backward
 from mgcaffe.engine.layers.shared.neuron import TopNeuron
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
@@ -30,11 +30,9 @@ class Softmax(TopNeuron):
         return super().reshape(bottom_shapes)
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Compute the probabilities; the largest score is subtracted first, so nothing overflows."""
-        y = torch.softmax(x, self.axis)  # in the ordinary format, whatever that of x
-        return y.contiguous(memory_format=format_of(x)) if out is None else out.copy_(y)
+        """Compute the probabilities, in storage of their own: no operator writes them over the scores."""
+        return softmax(x, self.axis)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Return one pass."""
-        dx: torch.Tensor = torch.ops.aten._softmax_backward_data(dy, kept, self.axis, kept.dtype)
-        return dx
+        return softmax_backward(dy, kept, self.axis)
