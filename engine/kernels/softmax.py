@@ -2,9 +2,9 @@
 
 PyTorch's operators convert what is channels last to the ordinary format where the axis is that of the channels. Seen
 with its channels at the end the same memory is a matrix (N H W, C), whose rows they take as they lie. Both directions
-together take 0.06 to 0.42 of the time so with 16 channels or more, which fill a vector register, and 2.4 to 8.2 times as
-long with fewer (8 x C x 64 x 64, C from 2 to 150, one thread of an AMD EPYC, family 25, model 17). Losses that look up
-single probabilities do not gain: `gather` and `scatter` are slower in this format.
+together take 0.06 to 0.42 of the time so with 16 channels or more, which fill a vector register, and 2.4 to 8.2 times
+as long with fewer (8 x C x 64 x 64, C from 2 to 150, one thread of an AMD EPYC, family 25, model 17). Losses that look
+up single probabilities do not gain: `gather` and `scatter` are slower in this format.
 """
 
 from __future__ import annotations

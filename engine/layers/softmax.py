@@ -30,8 +30,9 @@ class Softmax(TopNeuron):
         return super().reshape(bottom_shapes)
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Compute the probabilities, in storage of their own: no operator writes them over the scores."""
-        return softmax(x, self.axis)
+        """Compute the probabilities; no operator writes them over the scores."""
+        y = softmax(x, self.axis)
+        return y if out is None else out.copy_(y)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Return one pass."""
