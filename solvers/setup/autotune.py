@@ -120,8 +120,8 @@ def tune_net(
         DataError: a file given by name cannot be used (exit code 65) or written (73).
     """
     machine = Machine.here(net.device)
-    file = machine.default_file() if setting == ON else Path(setting)
     is_named = setting != ON
+    file = Path(setting) if is_named else machine.default_file()
     records = _read(file, machine, warn, must_work=is_named)
     if not measures:
         found = f"the {len(records)} choices recorded in {file}" if records else f"no choice: {file} holds none"
