@@ -83,11 +83,15 @@ class SoftmaxWithLoss(NormalizedLoss):
         """Return the scores' gradient; the probabilities' own is left out, as in Caffe."""
         if not wanted[0]:
             return [None, None]
-        probabilities, index, valid, divisor = self.saved
+        diff, index, valid, divisor = self.saved
+        if self.context.frees_blobs and not self.keeps_tops:
+            self.saved = None  # the gradient is written over the probabilities
+        else:
+            diff = diff.clone()
         scale = top_diffs[0] / divisor
         if valid is not None:
             scale = scale * valid
-        diff = probabilities.scatter(self.axis, index, self.smoothing - 1, reduce="add")
+        diff.scatter_add_(self.axis, index, diff.new_full(index.shape, self.smoothing - 1))
         if self.smoothing:
-            diff.sub_(self.smoothing / probabilities.shape[self.axis])
+            diff.sub_(self.smoothing / diff.shape[self.axis])
         return [diff.mul_(scale), None]

@@ -238,3 +238,16 @@ def test_keeps_the_probabilities_only_and_nothing_without_backward():
     layer.backward_follows = False
     layer.forward([random_input(SHAPE), labels_for()])
     assert layer.saved is None
+
+
+@pytest.mark.parametrize(("tops", "overwrites"), [('top: "loss"', True), ('top: "loss" top: "p"', False)])
+def test_the_gradient_takes_the_place_of_the_probabilities_where_nobody_reads_them_again(tops, overwrites):
+    bottoms = [random_input(SHAPE), labels_for()]
+    _, (expected, _) = forward_backward(loss_layer(tops=tops), bottoms, [ONE])
+    layer = loss_layer(tops=tops, context=LayerContext(frees_blobs=True))
+    layer.forward(bottoms)
+    probabilities = layer.saved[0]
+    dx, _ = layer.backward([ONE], [True, False])
+    assert torch.equal(dx, expected)
+    assert (dx.data_ptr() == probabilities.data_ptr()) == overwrites
+    assert (layer.saved is None) == overwrites
