@@ -23,6 +23,7 @@ _BATCH_FIELDS = {
     "MemoryData": "memory_data_param",
     "WindowData": "window_data_param",
 }
+_FIELDS_OF_READERS = ("data_param", "transform_param")  # of every type that reads images
 _PHASES = {"TRAIN": TRAIN, "TEST": TEST}
 
 
@@ -160,8 +161,9 @@ def feed_noise(param: NetParameter, records: dict[str, tuple[int, ...]]) -> None
             crop = getattr(reader, "crop_size", 0)
             shape = (shape[0], crop, crop) if crop else shape
         batch = reader.batch_size
+        for field in (_BATCH_FIELDS[layer.type], *_FIELDS_OF_READERS):  # DummyData would be said not to read them
+            layer.ClearField(field)
         layer.type = "DummyData"
-        layer.ClearField("transform_param")
         for number in range(len(layer.top)):
             dummy = layer.dummy_data_param
             dummy.shape.add(dim=(batch, *(shape if number == 0 else records.get(layer.top[number], ()))))

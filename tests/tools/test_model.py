@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from mgcaffe.engine.net import TEST, Net
@@ -45,3 +47,19 @@ def test_each_blob_of_hdf5_data_can_be_given_a_shape():
     assert [built.blobs[name].shape for name in "xyz"] == [(3, 5), (3, 4, 2, 2), (3,)]
     feed_noise(net, records)
     assert [list(shape.dim) for shape in net.layer[0].dummy_data_param.shape] == [[3, 5], [3, 4, 2, 2], [3]]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        'type: "Data" data_param { source: "s" batch_size: 2 } transform_param { mirror: true }',
+        'type: "ImageData" image_data_param { source: "s" batch_size: 2 } data_param { parser_threads: 2 }',
+        'type: "HDF5Data" hdf5_data_param { source: "s" batch_size: 2 }',
+    ],
+)
+def test_noise_in_place_of_data_warns_of_no_field_that_the_user_did_not_misplace(fields, caplog):
+    net = parse_net(f'layer {{ name: "d" top: "x" top: "y" {fields} }}').param
+    feed_noise(net, apply_input_shapes(net, [("", (3, 8, 8))]))
+    with caplog.at_level(logging.WARNING):
+        assert Net(net, phase=TEST).blobs["x"].shape == (2, 3, 8, 8)
+    assert not caplog.messages
