@@ -109,7 +109,7 @@ class InfogainLoss(NormalizedLoss):
         divisor = self.divisor(math.prod(shape[:axis]), math.prod(shape[axis + 1 :]), valid)
         if self.backward_follows:
             self.saved = (probabilities, weights, valid, divisor)
-        loss = losses.sum().div_(-divisor)
+        loss = losses.sum().div_(-divisor).add_(0)  # 0, as in Caffe, not -0
         return [loss, probabilities] if len(self.param.top) > 1 else [loss]
 
     def differentiable(self, bottom: int) -> bool:

@@ -46,7 +46,7 @@ class MultinomialLogisticLoss(Loss):
         index, _ = labels.read_labels(self, bottoms[1], rows.shape, 1, None)
         chosen = rows.gather(1, index).clamp_(min=MIN_PROBABILITY)
         self.saved = (chosen, index) if self.backward_follows else None
-        return [chosen.log().sum().div_(-max(1, self.rows[0]))]
+        return [chosen.log().sum().div_(-max(1, self.rows[0])).add_(0)]  # 0, as in Caffe, not -0
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Only to the probabilities."""

@@ -76,7 +76,7 @@ class SoftmaxWithLoss(NormalizedLoss):
         divisor = self.divisor(math.prod(shape[:axis]), math.prod(shape[axis + 1 :]), valid)
         if self.backward_follows:
             self.saved = (probabilities, index, valid, divisor)
-        loss = logarithms.sum().div_(-divisor)
+        loss = logarithms.sum().div_(-divisor).add_(0)  # 0, as in Caffe, not -0
         return [loss, probabilities] if len(self.param.top) > 1 else [loss]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:

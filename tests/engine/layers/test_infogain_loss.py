@@ -144,3 +144,9 @@ def test_the_matrix_has_to_fit_the_classes():
 def test_normalize_is_refused():
     with pytest.raises(NetError, match="this loss has no normalize"):
         infogain("loss_param { normalize: true }")
+
+
+def test_a_loss_of_nothing_is_shown_as_0_and_not_as_minus_0():
+    bottoms = [torch.tensor([[0.0, 2000]]), torch.ones(1, 1), torch.eye(2)]
+    (loss,) = infogain(shape=(1, 2), matrix=(2, 2)).forward([bottom.double() for bottom in bottoms])
+    assert str(float(loss)) == "0.0"

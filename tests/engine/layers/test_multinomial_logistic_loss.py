@@ -57,3 +57,8 @@ def test_labels_are_checked():
         loss_layer(labels=(4,))
     with pytest.raises(DataError, match=r"label -1 at \[2\] of blob 'l' is no class"):
         loss_layer().forward([probabilities(), torch.tensor([0.0, 1, -1])])
+
+
+def test_a_loss_of_nothing_is_shown_as_0_and_not_as_minus_0():
+    (loss,) = loss_layer((1, 2), (1,)).forward([torch.tensor([[0.0, 1]]).double(), torch.ones(1).double()])
+    assert str(float(loss)) == "0.0"

@@ -251,3 +251,9 @@ def test_the_gradient_takes_the_place_of_the_probabilities_where_nobody_reads_th
     assert torch.equal(dx, expected)
     assert (dx.data_ptr() == probabilities.data_ptr()) == overwrites
     assert (layer.saved is None) == overwrites
+
+
+def test_a_loss_of_nothing_is_shown_as_0_and_not_as_minus_0():
+    layer = loss_layer(shape=(1, 2))
+    (loss,) = layer.forward([torch.tensor([[0.0, 2000]]).double(), torch.ones(1, 1).double()])
+    assert str(float(loss)) == "0.0"
