@@ -104,7 +104,7 @@ def _draw(axes: Any, title: str, series: Series, across: str) -> None:
     axes.set_ylabel(title)
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    if len(series) > 1:
+    if len(series) > 1 or title not in series:
         names = [literal(name) for name in series]
         if len(names) > _MAX_NAMES:
             names[_MAX_NAMES - 1 :] = [f"and {len(names) - _MAX_NAMES + 1} more"]

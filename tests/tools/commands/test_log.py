@@ -159,6 +159,14 @@ def test_any_names_and_many_lines_are_drawn(tmp_path):
     assert "<!--  _a -->" in (tmp_path / "few.svg").read_text()
 
 
+def test_a_curve_that_is_alone_is_named_unless_its_axis_names_it(tmp_path, monkeypatch):
+    named = []
+    monkeypatch.setattr("matplotlib.axes.Axes.legend", lambda axes, lines, names, **options: named.append(names))
+    rates = ("learning rate", {"learning rate": [(0, 0.1)]})
+    draw_panels(str(tmp_path / "run.png"), "net", [("score", {"test #0: accuracy": [(0, 0.5)]}), rates])
+    assert named == [["test #0: accuracy"]]
+
+
 def test_a_plot_is_drawn(engine, log):
     paths = log(CAFFE)
     assert engine.run("log", *paths, "--plot=run.png").returncode == 0
