@@ -70,7 +70,7 @@ def run(flags: Flags, session: Session) -> int:
 
     speed_up_memory()
     set_threads(flags.threads, 1)
-    device = pick_device(gpu, 0, 1)
+    device = pick_device(gpu, flag="GPU")
     log_line("Using CPU" if device.type == "cpu" else f"Using GPU, Device_id={device.index}")
     net = build_net(flags, model, "TEST", device=device)
     try:

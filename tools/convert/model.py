@@ -54,7 +54,7 @@ class Model:
             net.close()
             raise UsageError(
                 f"{self.source.path} has no Input layer",
-                hint="give the deploy net",
+                hint="give the deploy net; engine edit train_val.prototxt -o deploy.prototxt --deploy makes it",
             )
         report = self.copy_weights(net)
         if report is not None:

@@ -91,12 +91,13 @@ def _threads_of_environment() -> int | None:
     return int(first) if first.isdigit() and int(first) > 0 else None
 
 
-def pick_device(gpu: str | None, local_rank: int = 0, local_size: int = 1) -> torch.device:
+def pick_device(gpu: str | None, local_rank: int = 0, local_size: int = 1, *, flag: str = "--gpu") -> torch.device:
     """Return the device of this rank.
 
     Args:
-        gpu: `--gpu`: an id, a list with one for each local rank, or `all`; None means the CPU.
+        gpu: an id, a list with one for each local rank, or `all`; None means the CPU.
         local_rank, local_size: this rank among those of its host.
+        flag: the flag or word that `gpu` was given by, for messages.
 
     Raises:
         UsageError: a GPU that does not exist, or several for one rank.
@@ -106,7 +107,7 @@ def pick_device(gpu: str | None, local_rank: int = 0, local_size: int = 1) -> to
     if not gpu:
         return torch.device("cpu")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    chosen = _gpu_of_rank(gpu, count, local_rank, local_size)
+    chosen = _gpu_of_rank(gpu, count, local_rank, local_size, flag)
     torch.cuda.set_device(chosen)
     return torch.device("cuda", chosen)
 
@@ -130,25 +131,25 @@ def pick_precision(asked: str | None, dtype: torch.dtype, device: torch.device) 
     return precision
 
 
-def _gpu_of_rank(gpu: str, count: int, local_rank: int, local_size: int) -> int:
+def _gpu_of_rank(gpu: str, count: int, local_rank: int, local_size: int, flag: str) -> int:
     if not count:
-        raise UsageError(f"--gpu {gpu}: PyTorch finds no CUDA device here", hint="leave --gpu out for the CPU")
+        raise UsageError(f"{flag} {gpu}: PyTorch finds no CUDA device here", hint=f"leave {flag} out for the CPU")
     try:
         ids = list(range(count)) if gpu == "all" else [int(word) for word in gpu.split(",")]
     except ValueError:
-        raise UsageError(f"--gpu {gpu}: neither 'all' nor a list of numbers like 0,1") from None
+        raise UsageError(f"{flag} {gpu}: neither 'all' nor a list of numbers like 0,1") from None
     missing = [number for number in ids if not 0 <= number < count]
     if missing:
-        raise UsageError(f"--gpu {gpu}: device {missing[0]} does not exist, this machine has {_devices(count)}")
+        raise UsageError(f"{flag} {gpu}: device {missing[0]} does not exist, this machine has {_devices(count)}")
     if len(ids) > 1 and local_size == 1:
         if gpu == "all":
             return ids[0]
         raise UsageError(
-            f"--gpu {gpu} names {len(ids)} devices for one rank",
+            f"{flag} {gpu} names {len(ids)} devices for one rank",
             hint=f"one rank uses one device; start {len(ids)} of them: mpirun -n {len(ids)} engine ...",
         )
     if local_rank >= len(ids):
-        _log.warning("%d ranks share the %d GPUs of --gpu %s", local_size, len(ids), gpu)
+        _log.warning("%d ranks share the %d GPUs of %s %s", local_size, len(ids), flag, gpu)
     return ids[local_rank % len(ids)]
 
 

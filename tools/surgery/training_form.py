@@ -81,11 +81,11 @@ def to_training(net: NetParameter, data: DataChoice, loss: str | None) -> Edit:
         number, top = value
         scores = layers[number].bottom[0] if number in replaced else layers[number].top[top]
         made += _ends(scores, kind, taken)
-        notes.append(f"'{scores}' has a {kind}")
+        notes.append(f"a {kind} of '{scores}'")
     result = with_layers(net, made)
     result.ClearField("state")
     filled = _fill(result)
-    note = f"train_val net: {data.type} layers with {', '.join(notes)}"
+    note = f"train_val net: {data.type} layers in place of its inputs, and {', '.join(notes)}"
     note += "" if data.type == "HDF5Data" else "; check transform_param (mean, scale, mirror)"
     fillers = (f"got weight_filler xavier, having none: {', '.join(filled)}",) if filled else ()
     return Edit(result, {layer.name: layer.name for layer in kept}, (note, *fillers))

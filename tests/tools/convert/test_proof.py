@@ -61,7 +61,7 @@ def test_weights_can_be_those_of_another_message(model):
 def test_a_net_that_cannot_be_fed_is_refused(tmp_path):
     path = tmp_path / "net.prototxt"
     path.write_text('layer { name: "d" type: "DummyData" top: "d" dummy_data_param { shape { dim: 1 } } }')
-    with pytest.raises(UsageError, match="has no Input layer"):
+    with pytest.raises(UsageError, match=r"has no Input layer\n  give the deploy net; engine edit .* --deploy"):
         read_model(path).build()
 
 

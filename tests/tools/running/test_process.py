@@ -47,8 +47,10 @@ def test_a_wrong_gpu_is_a_usage_error(three_gpus, gpu, message):
 def test_asking_for_a_gpu_without_one_is_a_usage_error(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert process.pick_device(None) == torch.device("cpu")
-    with pytest.raises(UsageError, match="finds no CUDA device"):
+    with pytest.raises(UsageError, match="--gpu 0: PyTorch finds no CUDA device here\n  leave --gpu out"):
         process.pick_device("0")
+    with pytest.raises(UsageError, match=r"^GPU 0: PyTorch finds no CUDA device here\n  leave GPU out"):
+        process.pick_device("0", flag="GPU")
 
 
 def test_the_flag_beats_the_environment_which_beats_the_share(monkeypatch):

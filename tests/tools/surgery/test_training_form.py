@@ -34,6 +34,10 @@ def test_data_layers_a_loss_and_an_accuracy_take_their_places():
     assert layer(edit.net, "loss").type == "SoftmaxWithLoss" and list(layer(edit.net, "loss").bottom) == ["ip", "label"]
     assert found[0].largest_absolute == 0 and "ip" in {each.name for each in found}
     assert "got weight_filler xavier, having none: conv, ip" in edit.notes
+    assert edit.notes[0] == (
+        "train_val net: Data layers in place of its inputs, and a SoftmaxWithLoss of 'ip'; "
+        "check transform_param (mean, scale, mirror)"
+    )
 
 
 @pytest.mark.parametrize("model", ["alexnet", "lenet", "resnet50"])
