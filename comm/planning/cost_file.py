@@ -148,7 +148,7 @@ def find_costs(entries: Sequence[CostEntry], key: CostKey) -> tuple[AllReduceCos
         if entry.key == key:
             return entry.costs, ""
     if not entries:
-        return None, "it holds no measurement yet"
+        return None, "which held none"
     nearest = min((_differences(entry.key, key) for entry in entries), key=len)
     return None, "; ".join(nearest)
 

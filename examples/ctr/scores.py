@@ -3,8 +3,8 @@
     python examples/ctr/scores.py build/ctr/run.json
     examples/s 30000, gap 1.52, normalized entropy 0.7541, AUC 0.8254
 
-Examples per second are those of all trainers together, without tests; gap is the iterations of a trainer for each of
-its synchronizations; the scores are those of the last test, whose tops are called normalized_entropy and auc.
+Examples per second are those of all trainers together up to the last update; gap is the iterations of a trainer for
+each of its synchronizations; the scores are those of the last test, whose tops are called normalized_entropy and auc.
 """
 
 from __future__ import annotations

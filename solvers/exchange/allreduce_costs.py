@@ -49,7 +49,7 @@ class AllReduceCostSource:
         if not self._path:
             return self._measure()
         key = find_key(self._communicator, self._transport)
-        found, difference = None, "they have to be measured anew"
+        found, difference = None, "the search begins again"
         if self._communicator.rank == 0 and not anew:
             found, difference = find_costs(read_cost_file(self._path), key)
         found, difference = self._communicator.broadcast_object((found, difference))
@@ -59,7 +59,7 @@ class AllReduceCostSource:
         costs = self._measure()
         written = self._write(CostEntry(key, costs)) if self._communicator.rank == 0 else False
         if written:
-            self._emit(Noted(f"All-reduce costs were measured and written to {self._path}: {difference}"))
+            self._emit(Noted(f"All-reduce costs were measured and written to {self._path} ({difference})"))
         return costs
 
     def _write(self, entry: CostEntry) -> bool:

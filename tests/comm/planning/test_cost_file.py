@@ -67,7 +67,7 @@ def test_a_measurement_of_something_else_is_not_used_and_the_difference_reported
 
 
 def test_an_empty_file_is_said_to_be_one():
-    assert find_costs([], KEY) == (None, "it holds no measurement yet")
+    assert find_costs([], KEY) == (None, "which held none")
 
 
 def test_the_key_counts_the_ranks_of_each_host_and_is_the_same_everywhere(monkeypatch):
