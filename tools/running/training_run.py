@@ -66,7 +66,7 @@ def _train(flags: Flags, source: SolverSource, groups: RoleGroups, watch: RankWa
     """Train, on every trainer; return the exit code."""
     communicator = groups.trainers
     assert communicator is not None
-    shows_progress = _shows_progress(flags)
+    shows_progress = _shows_progress(flags, source.param)
     speed_up_training()
     set_threads(flags.threads, communicator.local_size)
     local = (communicator.local_rank, communicator.local_size)
@@ -174,11 +174,12 @@ def _flag_of(field: str, flags: Flags) -> str:
     return str(flags.given.get(field, f"--{field}"))
 
 
-def _shows_progress(flags: Flags) -> bool:
+def _shows_progress(flags: Flags, solver: SolverParameter) -> bool:
     if flags.progress is not None:
         return bool(flags.progress)
-    # Launchers give their ranks pseudo-terminals whose output ends up in files.
-    return sys.stderr.isatty() and detect().launcher == "none"
+    # Launchers give their ranks pseudo-terminals whose output ends up in files. A progress line has no room for the
+    # statistics of debug_info.
+    return not solver.debug_info and sys.stderr.isatty() and detect().launcher == "none"
 
 
 def _listeners(
