@@ -66,7 +66,15 @@ def _compute_lane(drawing: Drawing, boxes: list[Box], across: Scale, begin: floa
         drawing.box(x, top + 4 + inner, width, _COMPUTE - 6 - 2 * inner, colour, tip=tip)
         dark = box.category in ("forward", "backward")
         name = {"wait": "wait", "update": "update", "agree": "agree"}.get(box.category, box.name)
-        drawing.fitted_text(x, top + 4 + _COMPUTE / 2, width, name, size=10.5, colour="#222" if dark else "#fff")
+        free = max([x, *(across(wait.end - begin) for wait in boxes if _lies_in(wait, box))])
+        drawing.fitted_text(
+            free, top + 4 + _COMPUTE / 2, x + width - free, name, size=10.5, colour="#222" if dark else "#fff"
+        )
+
+
+def _lies_in(wait: Box, box: Box) -> bool:
+    """Return whether a box is a wait for data that is drawn over the beginning of another, a data layer's."""
+    return wait.category == "data" != box.category and box.start <= wait.start < box.end
 
 
 def _comm_lane(drawing: Drawing, boxes: list[Box], across: Scale, begin: float, top: float) -> None:
