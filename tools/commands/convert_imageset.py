@@ -83,7 +83,12 @@ def parser() -> FlagParser:
     flags.switch("gray", "store one channel instead of three")
     flags.switch("shuffle", "store the images in random order")
     flags.flag("shuffle_seed", "which random order", type=number_from(0, MAX_INT64), default=0, metavar="N")
-    flags.flag("backend", "the kind of database", choices=("lmdb", "leveldb"), default="lmdb")
+    flags.flag(
+        "backend",
+        "the kind of database; leveldb is refused, as none are written here",
+        choices=("lmdb", "leveldb"),
+        default="lmdb",
+    )
     flags.flag("resize_width", "width to resize to; 0 keeps it", type=number_from(0), default=0, metavar="N")
     flags.flag("resize_height", "height to resize to; 0 keeps it", type=number_from(0), default=0, metavar="N")
     flags.switch("check_size", "stop where an image has another size than the first")

@@ -8,7 +8,12 @@ from mgcaffe.tools.flags.parsing import FlagParser, Flags
 
 def add_backend_flag(parser: FlagParser) -> None:
     """Add `--backend`."""
-    parser.flag("backend", "the kind of database", choices=("lmdb", "leveldb"), default="lmdb")
+    parser.flag(
+        "backend",
+        "the kind of database; leveldb is refused, as none are written here",
+        choices=("lmdb", "leveldb"),
+        default="lmdb",
+    )
 
 
 def check_backend(backend: str) -> None:
