@@ -31,9 +31,9 @@ class Solver(SavedSolver):
     def solve(self) -> None:
         """Train up to max_iter, or until a stop is requested, with the tests and snapshots on the way."""
         self._meter.start_run()
-        self._emit(self._state.started(self.iteration, self._trainer.records_per_iteration))
         if self.iteration >= self.param.max_iter:
             self._warn([f"nothing to train: iteration {self.iteration}, max_iter {self.param.max_iter}"])
+        self._emit(self._state.started(self.iteration, self._trainer.records_per_iteration))
         self.step(self.param.max_iter - self.iteration)
         self.finish_training()
         if self._tables is not None:

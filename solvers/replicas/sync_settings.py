@@ -228,21 +228,27 @@ def sync_warnings(param: SolverParameter, trainers: int, source: Source | None =
     """Return what the user should know: fields without effect, and what interpolation costs."""
     comm = param.comm_param
     kind = CommParameter.Sync.Name(comm.sync)
-    place = locate(source, "comm_param") or "solver"
+
+    def place(field: str) -> Location | str:
+        return locate(source, field) or "solver"
+
     warnings = [
-        f"{place}: comm_param.{field.name} has no effect with sync {kind}"
+        f"{place(f'comm_param.{field.name}')}: comm_param.{field.name} has no effect with sync {kind}"
         for field, value in comm.ListFields()
         if field.name in _READ_BY and kind not in _READ_BY[field.name] and value != field.default_value
     ]
     settings = sync_settings(param, source)
     if settings is None:
         return warnings
+    chosen = place("comm_param.sync")
     if settings.kind in _FOREGROUND and trainers > 1 and settings.every > param.max_iter > 0:
-        warnings.append(f"{place}: sync_every is {settings.every}, above max_iter: replicas are never synchronized")
+        where = place("comm_param.sync_every") if comm.HasField("sync_every") else chosen
+        warnings.append(f"{where}: sync_every is {settings.every}, above max_iter: replicas are never synchronized")
     if trainers > 1 and param.nan_effect == NanEffect.SNAPSHOT and not comm.snapshot_replicas:
-        warnings.append(f"{place}: nan_effect SNAPSHOT writes trainer 0's replica alone; snapshot_replicas writes all")
+        where = place("nan_effect")
+        warnings.append(f"{where}: nan_effect SNAPSHOT writes trainer 0's replica alone; snapshot_replicas writes all")
     if trainers == 1:
-        warnings.append(f"{place}: sync {kind} has no effect: there is one trainer")
+        warnings.append(f"{chosen}: sync {kind} has no effect: there is one trainer")
     elif settings.interpolates and kind in (_MA | _BMUF) & _BACKGROUND:
         alpha = settings.alpha(trainers)
         warnings.append(

@@ -292,6 +292,9 @@ def test_that_there_is_nothing_to_train_is_said(least_squares, tmp_path):
         assert not [event for event in recorder.of(Warned) if "nothing to train" in event.text]
         solver.solve()
     assert [event.text for event in recorder.of(Warned)][-1] == "nothing to train: iteration 2, max_iter 2"
+    # What is warned of before `Started` is the same on all ranks: trainers of `comm_param.sync` leave it to rank 0.
+    warned, started = (recorder.events.index(recorder.of(kind)[-1]) for kind in (Warned, Started))
+    assert warned < started
 
 
 def test_weights_are_copied_by_layer_name_and_later_files_win(least_squares, tmp_path):

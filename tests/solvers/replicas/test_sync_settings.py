@@ -3,7 +3,7 @@
 import pytest
 
 from mgcaffe.comm import SingleCommunicator, run_ranks
-from mgcaffe.errors import SolverError
+from mgcaffe.errors import Location, SolverError
 from mgcaffe.prototxt import parse_solver
 from mgcaffe.solvers.replicas.sync_settings import check_servers, sync_settings, sync_warnings
 
@@ -85,7 +85,25 @@ def test_values_out_of_range_are_refused_at_their_place(fields, said):
 def test_fields_without_effect_are_warned_about(fields, field):
     source = _param(fields)
     (said,) = sync_warnings(source.param, 2, source)
-    assert said.startswith("solver.prototxt:1:1: comm_param.") and said.endswith(field)
+    column = f"comm_param {{ {fields} }}".index(field.split()[0]) + 1
+    assert said.startswith(f"solver.prototxt:1:{column}: comm_param.") and said.endswith(field)
+
+
+def test_warnings_name_the_one_flag_that_they_are_about():
+    source = _param("sync: NONE")
+    before = type(source.param)()
+    before.CopyFrom(source.param)
+    source.param.comm_param.sync = source.param.comm_param.MA
+    source.param.comm_param.alpha = 0.5
+    source.param.comm_param.sync_every = 9
+    source.param.comm_param.block_lr = 0.5
+    source.param.max_iter = 3
+    source.note_changes(before, lambda path: Location(f"--{path.rpartition('.')[2]}"))
+    assert sync_warnings(source.param, 2, source) == [
+        "--block_lr: comm_param.block_lr has no effect with sync MA",
+        "--sync_every: sync_every is 9, above max_iter: replicas are never synchronized",
+    ]
+    assert sync_warnings(source.param, 1, source)[-1] == "--sync: sync MA has no effect: there is one trainer"
 
 
 @pytest.mark.parametrize("kind", ["GRADIENTS", "NONE", "MA", "SHADOW_BMUF", "DS_SYNC"])
