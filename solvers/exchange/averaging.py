@@ -188,6 +188,8 @@ class GradientAveraging:
             return  # another net's plan: measure anew
         if plan.schedule.partition(":")[0] != self._settings.schedule:
             return
+        if not self._settings.merges_as(plan, self._segments, self._element_bytes):
+            return  # of another bucket_mb
         plan = self._settings.allowed(plan)
         if self._tuner is not None:
             self._tuner.adopt(plan)

@@ -76,6 +76,13 @@ class ExchangeSettings:
         )  # fmt: skip
         return overlapping(plan) if self.overlap is Overlap.ALWAYS else plan
 
+    def merges_as(self, plan: Plan, segments: Sequence[Segment], element_bytes: int) -> bool:
+        """Return whether a plan of this schedule has the groups that these settings make, as far as sizes alone say."""
+        if self.schedule != self.first_schedule:
+            return True
+        due = self.first_plan(segments, element_bytes).groups
+        return [(each.offset, each.count) for each in plan.groups] == [(each.offset, each.count) for each in due]
+
     def read_plan(self, communicator: Communicator, segments: Sequence[Segment], element_bytes: int) -> Plan | None:
         """Return rank 0's plan file for every rank, None where there is none; a collective call.
 

@@ -54,6 +54,18 @@ def test_a_plan_that_is_still_being_looked_for_is_not_stored(tmp_path):
         assert recorder.of(PlanChosen)
 
 
+@pytest.mark.parametrize("measures", ["", "deterministic: true"])
+def test_another_bucket_size_does_not_take_the_snapshots_buckets(tmp_path, measures):
+    small, large = (f"schedule: THRESHOLD bucket_mb: {size} {measures}" for size in ("0.000001", "25"))
+    _, _, stored = train(2, tmp_path, small, iterations=6)[0]
+    assert len(stored.groups) == 2
+    state = f"{tmp_path}/net_iter_6.solverstate"
+    for _, recorder, plan in train(2, tmp_path, small, iterations=6, restore=state):
+        assert plan == stored and not recorder.of(PlanChosen)
+    for _, _, plan in train(2, tmp_path, large, iterations=6, restore=state):
+        assert len(plan.groups) == 1
+
+
 def test_another_schedule_does_not_take_autos_plan(tmp_path):
     train(2, tmp_path, "")
     state = f"{tmp_path}/net_iter_{TRIALS}.solverstate"
