@@ -96,6 +96,7 @@ class ParameterSynchronizer:
         self._clock = clock
         self._replica = self._snapshot = numpy.empty(0)
         self._earlier_iterations = 0
+        self._earlier_rounds = 0  # the same on all trainers
         self._iterations = 0  # written by the training thread, the figures by the one that runs the rounds
         self._figures = SyncFigures()
         self._served = 0  # rounds since this trainer is done, for the others
@@ -106,19 +107,27 @@ class ParameterSynchronizer:
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
 
-    def start(self, replica: Any, state: Mapping[str, numpy.ndarray] | None = None, iterations: int = 0) -> None:
+    def start(
+        self,
+        replica: Any,
+        state: Mapping[str, numpy.ndarray] | None = None,
+        iterations: int = 0,
+        of_first: int = 0,
+    ) -> None:
         """Take the flat replica, a CPU tensor or numpy array with the same values on all trainers.
 
         Args:
             replica: the values.
             state: what the rule's `state` was when an earlier run ended; None: the rule begins anew.
             iterations: those of earlier runs, so that rounds in the foreground are due when they would have been.
+            of_first: those of trainer 0, given on all trainers: groups in turn go on from its last round.
 
         Raises:
             CommError: it is not contiguous, or of a type that cannot be averaged.
         """
         self._replica = host_view(replica)
         self._earlier_iterations = iterations
+        self._earlier_rounds = of_first // self._every if self._every is not None else 0
         if self._rule is not None:
             self._snapshot = self._replica.copy()
             self._rule.begin(self._replica)
@@ -261,7 +270,7 @@ class ParameterSynchronizer:
     def _round(self) -> bool:
         """Run one round, unless all trainers are done; return whether it was run."""
         began, on_core = self._clock(), time.thread_time()
-        number = self._figures.synchronizations + self._served
+        number = self._earlier_rounds + self._figures.synchronizations + self._served
         is_served = self._done.is_set()
         if number % self._topology.rounds == 0 and self._agree():
             if self._rule is not None:

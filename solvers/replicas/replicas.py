@@ -156,7 +156,7 @@ class Replicas:
         self._displayed = time.perf_counter(), sum(self._begun_at)
         if self._sync is not None:
             replica = self._net.arena.data[: self._net.arena.kept_together]
-            self._sync.start(replica, self._fitting_state(), self._begun_at[self._world.rank])
+            self._sync.start(replica, self._fitting_state(), self._begun_at[self._world.rank], self._begun_at[0])
 
     def iteration_done(self) -> None:
         """Take note of an iteration, and run the round that is due in the foreground."""

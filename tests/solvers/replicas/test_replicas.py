@@ -211,6 +211,17 @@ def test_snapshots_of_all_replicas_go_on_as_if_never_stopped(tmp_path):
     assert any("one replica" in event.text for event in merged[0][1].of(Noted))
 
 
+@pytest.mark.parametrize(("size", "groups", "at"), [(4, "FACTORS", 6), (4, "GRID", 2), (6, "FACTORS", 6)])
+def test_groups_in_turn_go_on_from_where_the_snapshot_was_taken(tmp_path, size, groups, at):
+    """In the middle of a period of rounds, of which the second one's groups are due."""
+    fields = f"max_iter: 11 snapshot: {at} comm_param {{ sync: DS_SYNC sync_every: 2 sync_groups: {groups}"
+    fields += " snapshot_replicas: true }"
+    whole = _train(size, tmp_path, fields)
+    resumed = _train(size, tmp_path, fields, restore=f"{tmp_path}/net_iter_{at}.solverstate")
+    for (one, *_), (two, *_) in zip(whole, resumed, strict=True):
+        assert torch.equal(one, two)
+
+
 @pytest.mark.parametrize("sync", ["MA sync_every: 100000000", "SHADOW_MA sync_interval_ms: 1e6"])
 def test_a_stop_does_not_wait_for_the_next_round(tmp_path, sync):
     """Nor for a trainer's own training: trainer 0 has done its part when it is asked."""
