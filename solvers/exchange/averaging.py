@@ -221,7 +221,7 @@ class GradientAveraging:
 
     def _start(self, pinned: Plan | None) -> None:
         self._settings.choose_transport(self._communicator, self._buffer.flat.device, self._emit)
-        self._settings.announce(self._communicator, self._emit)
+        self._settings.announce(self._communicator, self._emit, pinned)
         if pinned is not None:
             pinned = self._settings.allowed(pinned)
         plan = pinned or self._settings.first_plan(self._segments, self._element_bytes)

@@ -144,8 +144,14 @@ class ExchangeSettings:
         if chosen != communicator.transport:
             emit(Noted(f"Gradients travel over {chosen}, everything else over {communicator.transport}"))
 
-    def announce(self, communicator: Communicator, emit: Emit) -> None:
-        """Say that a link is emulated, and warn of what was asked for and has no effect; a collective call."""
+    def announce(self, communicator: Communicator, emit: Emit, pinned: Plan | None = None) -> None:
+        """Say that a link is emulated, and warn of what was asked for and has no effect; a collective call.
+
+        Args:
+            communicator: the ranks.
+            emit: takes the events.
+            pinned: the plan file's plan, as it stands there.
+        """
         if self._comm.emulate_link:
             text = "each all-reduce of gradients sleeps until it has taken a + bM seconds; times of this run are no"
             emit(Noted(f"EMULATED LINK {self._comm.emulate_link}: {text} measurements of a network"))
@@ -154,7 +160,10 @@ class ExchangeSettings:
             if hosts == 1 or hosts == communicator.size:
                 where = "all ranks run on one host" if hosts == 1 else "each rank runs on a host of its own"
                 emit(Warned(f"hierarchical has no effect: {where}"))
-        if self._comm.overlap_forward and self._clips:
+        overlaps: bool = self._comm.overlap_forward
+        if pinned is not None and not self._comm.HasField("overlap_forward"):
+            overlaps = pinned.overlaps_forward
+        if overlaps and self._clips:
             why = "clip_gradients needs all gradients before the first update"
             emit(Warned(f"overlap_forward has no effect: {why}"))
 

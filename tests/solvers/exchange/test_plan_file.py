@@ -36,6 +36,20 @@ def test_a_pinned_plan_is_used_at_once_and_changes_no_bit(tmp_path, schedule):
         assert not recorder.of(Warned)
 
 
+@pytest.mark.parametrize(("asked", "warns"), [("", True), ("overlap_forward: false", False)])
+def test_a_pinned_plan_that_overlaps_the_forward_pass_says_where_it_cannot(tmp_path, asked, warns):
+    write_plan(tmp_path / "plan.json")
+    path = tmp_path / "plan.json"
+    path.write_text(path.read_text().replace('"overlap_forward": false', '"overlap_forward": true'))
+    clips = "clip_gradients: 0.5"
+    pinned = train(2, tmp_path, f'{clips} comm_param {{ plan_file: "{path}" {asked} }}')
+    for (weights, recorder, used), (others, _, _) in zip(pinned, train(2, tmp_path, clips), strict=True):
+        assert torch.equal(weights, others)
+        assert not used.overlaps_forward
+        said = ["overlap_forward has no effect: clip_gradients needs all gradients before the first update"]
+        assert [event.text for event in recorder.of(Warned)] == said * warns
+
+
 def test_a_pinned_plan_outlives_a_snapshots_plan(tmp_path):
     train(2, tmp_path, "comm_param { schedule: SINGLE calibration_iterations: 2 }")
     plan = write_plan(tmp_path / "plan.json", "wfbp")
