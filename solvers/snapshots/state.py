@@ -89,9 +89,11 @@ class SavedState:
         for index, (values, blob) in enumerate(zip(self.history, blobs, strict=True)):
             shape = tuple(blob.shape)
             if _without_leading_ones(values.shape) != _without_leading_ones(shape):
+                hint = "resume with the net that the snapshot was taken with"
+                if tuple(values.shape)[:1] == shape[:1] and 1 in (len(values.shape), len(shape)):
+                    hint = "resume with row_wise_adagrad as it was in the run that took the snapshot"
                 raise unreadable(
-                    f"history blob {index} in {self.path} has shape {values.shape}; the net's has {shape}",
-                    "resume with the net that the snapshot was taken with",
+                    f"history blob {index} in {self.path} has shape {values.shape}; the net's has {shape}", hint
                 )
 
     def copy_history(self, blobs: Sequence[torch.Tensor | WholeRows], *, tables_too: bool = True) -> None:

@@ -10,7 +10,7 @@ import torch
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.errors import EXIT_BAD_INPUT, SnapshotError
-from mgcaffe.prototxt import SolverState, blob_array, write_whole
+from mgcaffe.prototxt import SolverState, blob_array, fill_blob, write_whole
 from mgcaffe.solvers.snapshots.best import BestScore
 from mgcaffe.solvers.snapshots.named_weights import names_weights
 from mgcaffe.solvers.snapshots.progress import Progress
@@ -132,8 +132,17 @@ def test_a_history_of_another_length_or_shape_is_refused(tmp_path):
     with pytest.raises(SnapshotError, match=r"6 history blob\(s\); net and solver type have 3"):
         state.copy_history(blobs(arena, parameters, values[:1]))
     arena, parameters = make_arena([(3, 4), *SHAPES[1:]])
-    with pytest.raises(SnapshotError, match=r"history blob 0 .* \(4, 3\); the net's has \(3, 4\)"):
+    with pytest.raises(SnapshotError, match=r"history blob 0 .* \(4, 3\); the net's has \(3, 4\)\n.*with the net that"):
         state.copy_history(blobs(arena, parameters, values))
+
+
+@pytest.mark.parametrize(("before", "now"), [((4, 3), (4,)), ((4,), (4, 3))])
+def test_a_history_by_rows_where_the_snapshot_has_none_names_the_option(tmp_path, before, now):
+    message = SolverState(iter=1)
+    fill_blob(message.history.add(), np.zeros(before, np.float32))
+    (tmp_path / "a.solverstate").write_bytes(message.SerializeToString())
+    with pytest.raises(SnapshotError, match="resume with row_wise_adagrad as it was in the run"):
+        read_state(tmp_path / "a.solverstate").check_history([torch.zeros(now)])
 
 
 def test_old_histories_with_four_axes_fit(tmp_path):
