@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import torch
 
-from mgcaffe.engine.layers.shared.neuron import BottomNeuron
+from mgcaffe.engine.layers.shared.neuron import Neuron
 from mgcaffe.engine.registry import register
 
 
 @register("AbsVal")
-class AbsVal(BottomNeuron):
+class AbsVal(Neuron):
     """The layer; see the module's text."""
 
     in_place = False

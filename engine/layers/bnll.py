@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 
 from mgcaffe.engine.kernels.aten import run_backward
-from mgcaffe.engine.layers.shared.neuron import BottomNeuron
+from mgcaffe.engine.layers.shared.neuron import Neuron
 from mgcaffe.engine.registry import register
 
 # Above it y is x to the last bit of a double.
@@ -20,7 +20,7 @@ _STRAIGHT = 40
 
 
 @register("BNLL")
-class BNLL(BottomNeuron):
+class BNLL(Neuron):
     """The layer; see the module's text."""
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:

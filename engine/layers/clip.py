@@ -13,14 +13,14 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.layers.shared.neuron import BottomNeuron
+from mgcaffe.engine.layers.shared.neuron import Neuron
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 from mgcaffe.prototxt import has_field
 
 
 @register("Clip")
-class Clip(BottomNeuron):
+class Clip(Neuron):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:

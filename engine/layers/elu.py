@@ -15,13 +15,13 @@ import torch
 
 from mgcaffe.engine.kernels.aten import run_backward
 from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
-from mgcaffe.engine.layers.shared.neuron import BottomNeuron
+from mgcaffe.engine.layers.shared.neuron import Neuron
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
 
 @register("ELU")
-class ELU(BottomNeuron):
+class ELU(Neuron):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
@@ -31,13 +31,6 @@ class ELU(BottomNeuron):
         self.alpha: float = param.alpha
         self.keeps_bottoms = self.alpha < 0
         self.keeps_tops = not self.keeps_bottoms
-
-    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keep y, or x where alpha is negative."""
-        tops = super().forward(bottoms)
-        if self.keeps_tops and self.backward_follows:
-            self.saved = tops[0]
-        return tops
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Return one pass."""

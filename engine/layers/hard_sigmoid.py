@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.kernels.aten import run_backward
-from mgcaffe.engine.layers.shared.neuron import BottomNeuron, affine
+from mgcaffe.engine.layers.shared.neuron import Neuron, affine
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
@@ -22,7 +22,7 @@ _ALPHA, _BETA = 1 / 6, 0.5  # PyTorch's operators know this line alone
 
 
 @register("HardSigmoid")
-class HardSigmoid(BottomNeuron):
+class HardSigmoid(Neuron):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import torch
 
-from mgcaffe.engine.layers.shared.neuron import BottomNeuron
+from mgcaffe.engine.layers.shared.neuron import Neuron
 from mgcaffe.engine.registry import register
 
 
 @register("HardSwish")
-class HardSwish(BottomNeuron):
+class HardSwish(Neuron):
     """The layer; see the module's text."""
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.layers.shared.neuron import BottomNeuron, affine
+from mgcaffe.engine.layers.shared.neuron import Neuron, affine
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
 
 @register("Power")
-class Power(BottomNeuron):
+class Power(Neuron):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:

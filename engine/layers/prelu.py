@@ -15,13 +15,13 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.layers.shared.neuron import BottomNeuron
+from mgcaffe.engine.layers.shared.neuron import Neuron
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
 
 @register("PReLU")
-class PReLU(BottomNeuron):
+class PReLU(Neuron):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:

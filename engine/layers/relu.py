@@ -33,13 +33,6 @@ class ReLU(TopNeuron):
         self.keeps_tops = not self.keeps_bottoms
         self.takes_narrow = self.slope == 0  # the larger of two numbers needs no rounding
 
-    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keep y, or x where the slope is negative."""
-        if not (self.keeps_bottoms and self.backward_follows):
-            return super().forward(bottoms)
-        self.saved = bottoms[0]
-        return [self.value(bottoms[0], None)]
-
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Return one pass."""
         if self.slope == 0:

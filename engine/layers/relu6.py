@@ -32,14 +32,6 @@ class ReLU6(Neuron):
         self.keeps_bottoms = self.slope < 0
         self.keeps_tops = not self.keeps_bottoms
 
-    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keep y, or x where the slope is negative."""
-        x = bottoms[0]
-        keeps_x = self.keeps_bottoms and self.backward_follows
-        y = self.value(x, x if self.may_overwrite_bottom and not keeps_x else None)
-        self.saved = (x if keeps_x else y) if self.backward_follows else None
-        return [y]
-
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Return one pass, or two with a slope."""
         if self.slope == 0:

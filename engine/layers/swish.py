@@ -14,13 +14,13 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.kernels.aten import run_backward
-from mgcaffe.engine.layers.shared.neuron import BottomNeuron
+from mgcaffe.engine.layers.shared.neuron import Neuron
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
 
 @register("Swish")
-class Swish(BottomNeuron):
+class Swish(Neuron):
     """The layer; see the module's text."""
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:

@@ -17,7 +17,7 @@ from mgcaffe.engine.types import Shape
 
 
 class Neuron(Layer):
-    """Base of both kinds: the shapes and the passes. Subclasses say `value` and `gradient`."""
+    """A layer whose slope needs x, or y where `keeps_tops` says so. Subclasses say `value` and `gradient`."""
 
     in_place = True
     diffs_share_tops = True
@@ -34,6 +34,14 @@ class Neuron(Layer):
         """f'(x) dy, written to `out` (dy itself) unless that is None. `kept` is y or x."""
         raise NotImplementedError
 
+    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Keep x or y, whichever the slope needs; write y over x only where x is not kept."""
+        x = bottoms[0]
+        keeps_x = self.keeps_bottoms and self.backward_follows
+        y = self.value(x, x if self.may_overwrite_bottom and not keeps_x else None)
+        self.saved = x if keeps_x else y if self.keeps_tops and self.backward_follows else None
+        return [y]
+
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Hand `gradient` what forward kept."""
         if not wanted[0]:
@@ -48,24 +56,6 @@ class TopNeuron(Neuron):
     keeps_others = False
     keeps_bottoms = False
     keeps_tops = True
-
-    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keep y."""
-        x = bottoms[0]
-        y = self.value(x, x if self.may_overwrite_bottom else None)
-        self.saved = y if self.backward_follows else None
-        return [y]
-
-
-class BottomNeuron(Neuron):
-    """A layer whose slope needs x; `keeps_bottoms` may be False in special cases. Writes over x only if it may."""
-
-    def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Keep x, where the slope needs it."""
-        x = bottoms[0]
-        keeps = self.backward_follows and self.keeps_bottoms
-        self.saved = x if keeps else None
-        return [self.value(x, x if self.may_overwrite_bottom and not keeps else None)]
 
 
 def affine(x: torch.Tensor, scale: float, shift: float, out: torch.Tensor | None = None) -> torch.Tensor:
