@@ -29,7 +29,7 @@ import torch
 from mgcaffe.engine.kernels import batch_norm, channels
 from mgcaffe.engine.kernels.batch_norm import Statistics
 from mgcaffe.engine.layer import TEST, Layer
-from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
+from mgcaffe.engine.layers.shared.fields import filler_or_constant, refuse_fork_fields, refuse_missing_channels
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
@@ -54,8 +54,7 @@ class BatchNorm(Layer):
         neutral = {"use_weight_bias": False, "relu": False, "stats_batch_size": 0, "bias_term": True, "filler": None}
         refuse_fork_fields(self, param, "batch_norm_param", neutral)
         shape = bottom_shapes[0]
-        if len(shape) < 2:
-            self.fail(f"the bottom needs a channel axis: two axes or more, not shape {shape}")
+        refuse_missing_channels(self, shape)
         self.eps = param.eps
         self.use_global = param.use_global_stats if param.HasField("use_global_stats") else self.phase == TEST
         self.scale_bias: bool = param.scale_bias or param.HasField("scale_filler") or param.HasField("bias_filler")
@@ -70,9 +69,8 @@ class BatchNorm(Layer):
             parameter = self.add_parameter((size,))
             parameter.lr_mult, parameter.decay_mult, parameter.wanted, parameter.measured = 0.0, 0.0, False, True
         if self.scale_bias:
-            one = type(param.scale_filler)(type="constant", value=1)
-            self.add_parameter((self.channels,), param.scale_filler if param.HasField("scale_filler") else one)
-            self.add_parameter((self.channels,), param.bias_filler if param.HasField("bias_filler") else None)
+            self.add_parameter((self.channels,), filler_or_constant(param, "scale_filler", 1))
+            self.add_parameter((self.channels,), param.bias_filler)
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """Return the bottom's shape."""

@@ -25,6 +25,7 @@ class Bias(BroadcastLayer):
     """The layer; see the module's text."""
 
     path = "bias_param"
+    default_value = 0
     keeps_bottoms = False
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:

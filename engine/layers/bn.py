@@ -34,6 +34,7 @@ import torch
 
 from mgcaffe.engine.kernels import batch_norm, channels
 from mgcaffe.engine.layer import TEST, Layer
+from mgcaffe.engine.layers.shared.fields import filler_or_constant, refuse_missing_channels
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 from mgcaffe.prototxt import FillerParameter, has_field
@@ -57,22 +58,21 @@ class BN(Layer):
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Tell the two kinds apart and declare the parameters."""
         param, shape = self.param.bn_param, bottom_shapes[0]
-        self._check_axes(shape)
+        refuse_missing_channels(self, shape)
         self.moving = self._is_moving()
-        names = _MOVING if self.moving else _SEGNET
+        slope_filler, bias_filler = (_MOVING if self.moving else _SEGNET)[:2]
         self.channels = shape[1]
         blob = (1, self.channels, 1, 1)
-        self.add_parameter(blob, self._filler(names[0], 1))
-        self.add_parameter(blob, self._filler(names[1], 0))
+        self.add_parameter(blob, filler_or_constant(param, slope_filler, 1))
+        self.add_parameter(blob, filler_or_constant(param, bias_filler, 0))
         if not self.moving:
             self.eps, self.uses_batch = _SEGNET_EPS, param.bn_mode == param.LEARN
             return
         self.eps, self.uses_batch = param.eps, self.phase != TEST and not param.frozen
         if not 0 <= param.momentum <= 1:
             self.fail(f"momentum has to be from 0 to 1, not {param.momentum:g}", "bn_param.momentum")
-        constant = type(param.slope_filler)
         for value in (0, 1 if param.frozen else 0):
-            self.add_parameter(blob, constant(type="constant", value=value)).measured = True
+            self.add_parameter(blob, FillerParameter(type="constant", value=value)).measured = True
         for parameter in self.parameters[0 if param.frozen else 2 :]:
             parameter.lr_mult, parameter.decay_mult, parameter.wanted = 0.0, 0.0, False
 
@@ -90,19 +90,10 @@ class BN(Layer):
             )
         return bool(moving)
 
-    def _filler(self, name: str, value: float) -> FillerParameter:
-        param = self.param.bn_param
-        given: FillerParameter = getattr(param, name)
-        return given if has_field(param, name) else FillerParameter(type="constant", value=value)
-
-    def _check_axes(self, shape: Shape) -> None:
-        if len(shape) < 2:
-            self.fail(f"the bottom needs a channel axis: two axes or more, not shape {shape}")
-
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """Return the bottom's shape."""
         shape = bottom_shapes[0]
-        self._check_axes(shape)
+        refuse_missing_channels(self, shape)
         if shape[1] != self.channels:
             self.fail(f"the bottom changed to shape {shape}; there are {self.channels} slopes")
         return [shape]

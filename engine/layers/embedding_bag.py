@@ -30,7 +30,7 @@ from mgcaffe.engine.tables.access import PassLookUps
 from mgcaffe.engine.tables.bags import Bags, pooled
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import DataError
-from mgcaffe.prototxt import has_field
+from mgcaffe.prototxt import FillerParameter
 
 _EXACT_IN_FLOAT32 = 2**24
 
@@ -57,7 +57,7 @@ class EmbeddingBag(Layer):
         for field in ("input_dim", "num_output"):
             if getattr(param, field) < 1:
                 self.fail(f"{field} has to be at least 1", f"embedding_bag_param.{field}")
-        if len(bottom_shapes) == 1 and has_field(param, "bags"):
+        if len(bottom_shapes) == 1 and param.HasField("bags"):
             self.fail(
                 "bags says what a second bottom gives, and there is only one bottom: each item's ids are a bag",
                 "embedding_bag_param.bags",
@@ -70,11 +70,11 @@ class EmbeddingBag(Layer):
                 "embedding_bag_param.input_dim",
                 hint="take the ids modulo a smaller table, or split the table over several layers",
             )
-        self.is_mean = param.mode == type(param).MEAN
-        self.gives_lengths = param.bags == type(param).LENGTHS
+        self.is_mean = param.mode == param.MEAN
+        self.gives_lengths = param.bags == param.LENGTHS
         bound = 1 / math.sqrt(param.input_dim)
-        uniform = type(param.weight_filler)(type="uniform", min=-bound, max=bound)
-        filler = param.weight_filler if has_field(param, "weight_filler") else uniform
+        uniform = FillerParameter(type="uniform", min=-bound, max=bound)
+        filler = param.weight_filler if param.HasField("weight_filler") else uniform
         table = self.add_parameter((param.input_dim, param.num_output), filler, by_rows=True)
         assert isinstance(table, RowParameter)
         self.table = table

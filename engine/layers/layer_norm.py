@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.layers.shared.fields import filler_or_constant
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
@@ -40,10 +41,9 @@ class LayerNorm(Layer):
         self.normalized = self._normalized(bottom_shapes[0])
         if not param.affine:
             return
-        one = type(param.scale_filler)(type="constant", value=1)
-        self.add_parameter(self.normalized, param.scale_filler if param.HasField("scale_filler") else one)
+        self.add_parameter(self.normalized, filler_or_constant(param, "scale_filler", 1))
         if param.bias_term:
-            self.add_parameter(self.normalized, param.bias_filler if param.HasField("bias_filler") else None)
+            self.add_parameter(self.normalized, param.bias_filler)
 
     def _normalized(self, shape: Shape) -> Shape:
         axis = self.canonical_axis(self.param.layer_norm_param.axis, len(shape), "layer_norm_param.axis")

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.layers.shared.fields import filler_or_constant, refuse_missing_channels
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
@@ -32,22 +33,16 @@ class Normalize(Layer):
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Declare the factors."""
         param, shape = self.param.norm_param, bottom_shapes[0]
-        self._check_axes(shape)
+        refuse_missing_channels(self, shape)
         if not param.eps >= 0:
             self.fail(f"eps has to be 0 or more, not {param.eps:g}", "norm_param.eps")
         self.eps: float = param.eps
-        ones = type(param.scale_filler)(type="constant", value=1)
-        filler = param.scale_filler if param.HasField("scale_filler") else ones
-        self.add_parameter(() if param.channel_shared else shape[1:2], filler)
-
-    def _check_axes(self, shape: Shape) -> None:
-        if len(shape) < 2:
-            self.fail(f"the bottom needs a channel axis: two axes or more, not shape {shape}")
+        self.add_parameter(() if param.channel_shared else shape[1:2], filler_or_constant(param, "scale_filler", 1))
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """Return the bottom's shape."""
         shape = bottom_shapes[0]
-        self._check_axes(shape)
+        refuse_missing_channels(self, shape)
         channels = self.parameters[0].shape
         if channels and channels != shape[1:2]:
             self.fail(f"the bottom changed to shape {shape}; there are {channels[0]} factors")
@@ -66,8 +61,7 @@ class Normalize(Layer):
         dy, (x, inverse), factors = top_diffs[0], self.saved, self.parameters[0]
         product = dy * x
         if factors.wanted:
-            kept = [] if not factors.shape else [1]
-            others = [axis for axis in range(x.dim()) if axis not in kept]
+            others = [axis for axis in range(x.dim()) if axis != 1 or not factors.shape]
             factors.accumulate((product * inverse).sum(others))
         if not wanted[0]:
             return [None]

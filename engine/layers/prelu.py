@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.layers.shared.fields import filler_or_constant
 from mgcaffe.engine.layers.shared.neuron import Neuron
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
@@ -29,9 +30,7 @@ class PReLU(Neuron):
         param, shape = self.param.prelu_param, bottom_shapes[0]
         if len(shape) < 2:
             self.fail(f"the bottom needs two axes or more, the second one for channels; its shape is {shape}")
-        quarter = type(param.filler)(type="constant", value=0.25)
-        filler = param.filler if param.HasField("filler") else quarter
-        self.add_parameter(() if param.channel_shared else shape[1:2], filler)
+        self.add_parameter(() if param.channel_shared else shape[1:2], filler_or_constant(param, "filler", 0.25))
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """Return the bottom's shape; the channels may not change."""

@@ -24,7 +24,6 @@ from mgcaffe.engine.layers.shared.broadcast import BroadcastLayer
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
-from mgcaffe.prototxt import FillerParameter
 
 
 @register("Scale")
@@ -36,6 +35,7 @@ class Scale(BroadcastLayer):
     """
 
     path = "scale_param"
+    default_value = 1
     bias: Parameter | None = None
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
@@ -43,13 +43,7 @@ class Scale(BroadcastLayer):
         super().setup(bottom_shapes)
         param = self.param.scale_param
         if param.bias_term:
-            filler = param.bias_filler if param.HasField("bias_filler") else None
-            self.bias = self.add_parameter(self.blob_shape, filler)
-
-    def filler(self) -> FillerParameter | None:
-        """Return one, where the prototxt names no filler."""
-        ones = type(self.param.scale_param.filler)(type="constant", value=1)
-        return super().filler() or ones
+            self.bias = self.add_parameter(self.blob_shape, param.bias_filler)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep the bottoms."""

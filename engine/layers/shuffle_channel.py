@@ -15,6 +15,7 @@ import torch
 
 from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.layers.shared.fields import refuse_missing_channels
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
@@ -28,8 +29,7 @@ class ShuffleChannel(Layer):
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """Return the bottom's shape."""
         shape, group = bottom_shapes[0], int(self.param.shuffle_channel_param.group)
-        if len(shape) < 2:
-            self.fail(f"the bottom needs a channel axis: two axes or more, not shape {shape}")
+        refuse_missing_channels(self, shape)
         if group < 1 or shape[1] % group:
             self.fail(f"group {group} does not divide the {shape[1]} channels", "shuffle_channel_param.group")
         self.group = group
@@ -40,7 +40,7 @@ class ShuffleChannel(Layer):
         return [_transposed(bottoms[0], self.group)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Return the channels go back to their groups."""
+        """Put the channels back into their groups."""
         dy = top_diffs[0]
         return [_transposed(dy, dy.shape[1] // max(1, self.group)) if wanted[0] else None]
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layer import Layer, between
+from mgcaffe.engine.layers.shared.fields import filler_or_constant
 from mgcaffe.engine.types import Shape
-from mgcaffe.prototxt import FillerParameter
 
 
 class BroadcastLayer(Layer):
@@ -21,6 +21,7 @@ class BroadcastLayer(Layer):
 
     Attributes:
         path: the name of the layer's parameter message, which has axis, num_axes and filler.
+        default_value: what a learned blob is filled with where no filler is given.
         axis: the first axis of bottom 0 that the blob covers.
         learned: the blob is a parameter.
         blob_shape: the blob's shape.
@@ -30,6 +31,7 @@ class BroadcastLayer(Layer):
     in_place = True
 
     path: str
+    default_value: float
     axis: int
     learned: bool
     blob_shape: Shape
@@ -39,12 +41,8 @@ class BroadcastLayer(Layer):
         self.learned = len(bottom_shapes) == 1
         self._find_blob(bottom_shapes)
         if self.learned:
-            self.add_parameter(self.blob_shape, self.filler())
-
-    def filler(self) -> FillerParameter | None:
-        """Return the learned blob's filler."""
-        message = getattr(self.param, self.path)
-        return message.filler if message.HasField("filler") else None
+            filler = filler_or_constant(getattr(self.param, self.path), "filler", self.default_value)
+            self.add_parameter(self.blob_shape, filler)
 
     def _find_blob(self, bottom_shapes: Sequence[Shape]) -> None:
         shape, message = bottom_shapes[0], getattr(self.param, self.path)

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from mgcaffe.engine.checks.said_once import warn_once
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.types import Shape
-from mgcaffe.prototxt import has_field
+from mgcaffe.prototxt import FillerParameter, has_field
 
 _log = logging.getLogger("mgcaffe.engine")
 
@@ -59,6 +59,18 @@ def refuse_empty_images(layer: Layer, shape: Shape, number: int = 0, axis: int =
     """
     if 0 in shape[axis:]:
         layer.fail(f"bottom {number} has shape {shape}, so there is nothing in its images")
+
+
+def refuse_missing_channels(layer: Layer, shape: Shape) -> None:
+    """Refuse a bottom without a channel axis, which is axis 1."""
+    if len(shape) < 2:
+        layer.fail(f"the bottom needs a channel axis: two axes or more, not shape {shape}")
+
+
+def filler_or_constant(message: Message, field: str, value: float) -> FillerParameter:
+    """Return the filler that a message's field holds, or one of a constant where none is given."""
+    given: FillerParameter = getattr(message, field)
+    return given if has_field(message, field) else FillerParameter(type="constant", value=value)
 
 
 def joining_axis(layer: Layer, path: str, old_name: str, rank: int) -> int:
