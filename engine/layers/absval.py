@@ -22,9 +22,9 @@ class AbsVal(Neuron):
     in_place = False
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass."""
+        """Compute y in one pass over memory."""
         return torch.abs(x, out=out)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Two passes."""
+        """Compute dx in two passes over memory."""
         return torch.mul(dy, torch.sign(kept), out=out)

@@ -24,7 +24,7 @@ class BNLL(Neuron):
     """The layer; see the module's text."""
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass."""
+        """Compute y in one pass over memory."""
         y: torch.Tensor = torch.ops.aten.softplus(x, 1, _STRAIGHT)
         return y if out is None else out.copy_(y)
 

@@ -34,10 +34,10 @@ class Clip(Neuron):
         self.low, self.high = param.min, param.max
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass."""
+        """Compute y in one pass over memory."""
         return torch.clamp(x, self.low, self.high, out=out)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return the ends of the interval belong to it."""
+        """Hand dy on inside the interval, to which its ends belong."""
         inside = (kept >= self.low).logical_and_(kept <= self.high)
         return torch.mul(dy, inside, out=out)

@@ -32,19 +32,17 @@ class Concat(Layer):
     takes_narrow = True
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Concatenate; a single bottom is not copied."""
+        """Note whether the top is the bottom itself: a single one is not copied."""
         self.tops_share_bottoms = len(bottom_shapes) == 1
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """Return the common shape, with the sum of the sizes along the axis."""
         first = bottom_shapes[0]
         self.axis = axis = joining_axis(self, "concat_param", "concat_dim", len(first))
+        before, behind = first[:axis], first[axis + 1 :]
         self.sizes = [shape[axis] if axis < len(shape) else 0 for shape in bottom_shapes]
         for index, shape in enumerate(bottom_shapes):
-            if len(shape) != len(first) or (*shape[:axis], *shape[axis + 1 :]) != (
-                *first[:axis],
-                *first[axis + 1 :],
-            ):
+            if len(shape) != len(first) or shape[:axis] != before or shape[axis + 1 :] != behind:
                 names = self.bottom_names
                 self.fail(
                     f"the bottoms may differ along axis {axis} only: bottom 0 ('{names[0]}') has shape {first},"
@@ -52,7 +50,7 @@ class Concat(Layer):
                     "bottom",
                     index=index,
                 )
-        return [(*first[:axis], sum(self.sizes), *first[axis + 1 :])]
+        return [(*before, sum(self.sizes), *behind)]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep nothing."""

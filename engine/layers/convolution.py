@@ -244,17 +244,17 @@ class Convolution(FilterLayer):
         self.tiles = None
 
     def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor) -> None:
-        """Return the convolution's own."""
+        """Add that of a convolution."""
         x, choices = filled(x, self.missing), self.context.choices
         convolution.add_backward_weight(self.parameters[0], dy, x, self.geometry, choices, self.tiles)
 
     def bottom_gradient(self, dy: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
-        """Return the convolution's own, of what the bottom has."""
+        """Return that of a convolution, cut to what the bottom has."""
         weight, size = self.parameters[0].data, grown(size, self.missing)
         return cut(convolution.backward_data(dy, weight, size, self.geometry, self.context.choices), self.missing)
 
     def both_gradients(self, dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Return the convolution's own, of both."""
+        """Do both for a convolution, which may share work between them."""
         x, choices = filled(x, self.missing), self.context.choices
         dx = convolution.backward(self.parameters[0], dy, x, self.geometry, choices, self.tiles)
         return cut(dx, self.missing)

@@ -53,11 +53,11 @@ class Deconvolution(FilterLayer):
         return tops
 
     def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor) -> None:
-        """Return a convolution's, with bottom and top exchanged."""
+        """Add a convolution's, with bottom and top exchanged."""
         convolution.add_backward_weight(self.parameters[0], x, dy, self.geometry, self.context.choices)
 
     def bottom_gradient(self, dy: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
-        """Return a convolution's forward pass."""
+        """Run a convolution's forward pass on dy."""
         weight, choices = self.parameters[0].data, self.context.choices
         return convolution.forward(dy, weight, None, self.geometry, choices=choices)
 

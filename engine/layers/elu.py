@@ -33,11 +33,11 @@ class ELU(Neuron):
         self.keeps_tops = not self.keeps_bottoms
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass."""
+        """Compute y in one pass over memory."""
         aten = torch.ops.aten
         y: torch.Tensor = aten.elu(x, self.alpha) if out is None else aten.elu_(out, self.alpha)
         return y
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass."""
+        """Compute dx in one pass over memory."""
         return run_backward(torch.ops.aten.elu_backward, dy, self.alpha, 1, 1, self.keeps_tops, kept, out=out)

@@ -32,12 +32,12 @@ class Exp(TopNeuron):
         self.scale, self.shift = param.scale * logarithm, param.shift * logarithm
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass, and another for scale and shift."""
+        """Compute y in one pass over memory, in two with scale or shift."""
         if self.scale == 1 and self.shift == 0:
             return torch.exp(x, out=out)
         return affine(x, self.scale, self.shift, out).exp_()
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass, and another for the scale."""
+        """Compute dx in one pass over memory, in two with a scale."""
         dx = torch.mul(dy, kept, out=out)
         return dx if self.scale == 1 else dx.mul_(self.scale)

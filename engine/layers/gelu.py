@@ -30,11 +30,11 @@ class GELU(Neuron):
         self.approximate = "tanh" if param.approximate == param.TANH else "none"
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass."""
+        """Compute y in one pass over memory."""
         aten, options = torch.ops.aten, {"approximate": self.approximate}
         y: torch.Tensor = aten.gelu(x, **options) if out is None else aten.gelu_(out, **options)
         return y
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass."""
+        """Compute dx in one pass over memory."""
         return run_backward(torch.ops.aten.gelu_backward, dy, kept, out=out, approximate=self.approximate)

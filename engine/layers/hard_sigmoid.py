@@ -35,7 +35,7 @@ class HardSigmoid(Neuron):
         self.is_torchs = is_default and self.context.dtype == torch.float32
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass; with other fields than the default two: the line, cut off at both ends."""
+        """Compute y in one pass over memory; with other fields in two: the line, cut off at both ends."""
         if not self.is_torchs:
             return affine(x, self.alpha, self.beta, out).clamp_(0, 1)
         aten = torch.ops.aten
@@ -43,7 +43,7 @@ class HardSigmoid(Neuron):
         return y
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return nothing from where y is cut off; one pass, with other fields three."""
+        """Compute dx in one pass over memory, with other fields in three; 0 where y is cut off."""
         aten = torch.ops.aten
         if self.is_torchs:
             return run_backward(aten.hardsigmoid_backward, dy, kept, out=out)

@@ -21,12 +21,12 @@ class HardSwish(Neuron):
     """The layer; see the module's text."""
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass."""
+        """Compute y in one pass over memory."""
         aten = torch.ops.aten
         y: torch.Tensor = aten.hardswish(x) if out is None else aten.hardswish_(out)
         return y
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass; its operator has no form that writes over dy."""
+        """Compute dx in one pass over memory; the operator has no form that writes over dy."""
         dx: torch.Tensor = torch.ops.aten.hardswish_backward(dy, kept)
         return dx if out is None else out.copy_(dx)

@@ -33,7 +33,7 @@ class Log(Neuron):
         self._is_plain = self.scale == 1 and self.shift == 0
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass, another for scale and shift, and another for a base."""
+        """Compute y in one pass over memory, another for scale or shift, and another for a base."""
         y = torch.log(x, out=out) if self._is_plain else affine(x, self.scale, self.shift, out).log_()
         return y if self.factor == 1 else y.mul_(self.factor)
 

@@ -53,7 +53,7 @@ class LSTM(RecurrentLayer):
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Back through time, as forward went."""
-        self._told_of_dropped(top_diffs, wanted)
+        self._warn_of_dropped_gradient(top_diffs, wanted)
         if isinstance(self.saved[-1], onednn_lstm.Run):
             return self._backward_at_once(top_diffs, wanted)
         return self._backward_in_steps(top_diffs, wanted)
@@ -104,7 +104,7 @@ class LSTM(RecurrentLayer):
             after = cells[step + 1], squashed[step], hiddens[step + 1]
             lstm.step(now, now, cell, goes_on, *after)
             cell, _, hidden = after
-        self._show("Forward", "unit", {"c": cells[1:], "h": hiddens[1:]})
+        self._log_steps("Forward", {"c": cells[1:], "h": hiddens[1:]})
         self.saved = (list(bottoms), keep, gates, hiddens, cells, squashed) if self.backward_follows else None
         return [hiddens[1:], *self._end([hidden, cell])]
 
@@ -127,7 +127,7 @@ class LSTM(RecurrentLayer):
                 if keep is not None:
                     dhidden.mul_(keep[step])
                 dcell = total.mul_(derivatives.cell_of_cell[step])
-        self._show("Backward", "unit", {"gate_input": derivatives.gates})
+        self._log_steps("Backward", {"gate_input": derivatives.gates})
         kept_hiddens = hiddens[:-1] if keep is None else hiddens[:-1] * keep
         self._add_product(weight, derivatives.gates.view(-1, 4 * self.hidden), kept_hiddens.view(-1, self.hidden))
         return self._transform_backward(derivatives.gates, bottoms, wanted)

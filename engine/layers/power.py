@@ -36,7 +36,7 @@ class Power(Neuron):
         return float(torch.tensor(self.shift, dtype=torch.float64).pow(self.power))
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass, and another for the power."""
+        """Compute y in one pass over memory, in two with a power."""
         if self.constant:
             return (torch.empty_like(x) if out is None else out).fill_(self.shift).pow_(self.power)
         y = affine(x, self.scale, self.shift, out)

@@ -40,7 +40,7 @@ class PReLU(Neuron):
         return super().reshape(bottom_shapes)
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass."""
+        """Compute y in one pass over memory."""
         y: torch.Tensor = torch.ops.aten._prelu_kernel(x, self._slopes(x))
         return y if out is None else out.copy_(y)
 

@@ -34,7 +34,7 @@ class ReLU(TopNeuron):
         self.takes_narrow = self.slope == 0  # the larger of two numbers needs no rounding
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass."""
+        """Compute y in one pass over memory."""
         if self.slope == 0:
             return relu(x) if out is None else relu_(out)
         aten = torch.ops.aten
@@ -42,7 +42,7 @@ class ReLU(TopNeuron):
         return y
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass."""
+        """Compute dx in one pass over memory."""
         if self.slope == 0:
             return relu_backward(dy, kept, out)
         return run_backward(torch.ops.aten.leaky_relu_backward, dy, kept, self.slope, self.keeps_tops, out=out)

@@ -33,7 +33,7 @@ class ReLU6(Neuron):
         self.keeps_tops = not self.keeps_bottoms
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass, or two with a slope."""
+        """Compute y in one pass over memory, in two with a slope."""
         if self.slope == 0:
             return x.clamp(0, HIGHEST) if out is None else out.clamp_(0, HIGHEST)
         aten = torch.ops.aten
@@ -41,7 +41,7 @@ class ReLU6(Neuron):
         return y.clamp_(max=HIGHEST)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass, or two with a slope."""
+        """Compute dx in one pass over memory, in two with a slope."""
         aten = torch.ops.aten
         if self.slope == 0:
             return run_backward(aten.hardtanh_backward, dy, kept, 0.0, HIGHEST, out=out)

@@ -53,13 +53,13 @@ class RNN(RecurrentLayer):
             hidden = now.tanh_()
         y = widened(linear.forward(self._operand(hiddens.view(-1, self.hidden)), outward, bias))
         y = y.tanh_().view(hiddens.shape)
-        self._show("Forward", "unit", {"h": hiddens, "o": y})
+        self._log_steps("Forward", {"h": hiddens, "o": y})
         self.saved = (list(bottoms), keep, first, hiddens, y) if self.backward_follows else None
         return [y, *self._end([hidden])]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Back through time; the weights' gradients are one product each over all steps."""
-        self._told_of_dropped(top_diffs, wanted)
+        self._warn_of_dropped_gradient(top_diffs, wanted)
         bottoms, keep, first, hiddens, y = self.saved
         recurrent, outward, bias = self.parameters[-3:]
         douter = torch.mul(y, y).neg_().add_(1).mul_(top_diffs[0]).view(-1, self.hidden)
@@ -77,8 +77,8 @@ class RNN(RecurrentLayer):
                 dnext = widened(linear.backward_data(self._operand(dhidden), recurrent_data))
                 if keep is not None:
                     dnext.mul_(keep[step])
-        self._show("Backward", "unit", {"h_neuron_input": dhiddens})
-        before = self._before(first, hiddens)
+        self._log_steps("Backward", {"h_neuron_input": dhiddens})
+        before = torch.cat([first.unsqueeze(0), hiddens])[: len(hiddens)]  # what each step began with
         kept_hiddens = before if keep is None else before * keep
         self._add_product(recurrent, dhiddens.view(-1, self.hidden), kept_hiddens.view(-1, self.hidden))
         return self._transform_backward(dhiddens, bottoms, wanted)

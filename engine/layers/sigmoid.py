@@ -23,9 +23,9 @@ class Sigmoid(TopNeuron):
     capturable = True
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass."""
+        """Compute y in one pass over memory."""
         return torch.sigmoid(x, out=out)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass."""
+        """Compute dx in one pass over memory."""
         return run_backward(torch.ops.aten.sigmoid_backward, dy, kept, out=out)

@@ -34,7 +34,7 @@ class SmoothL1Loss(Loss):
     drops_gradients = True
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Read sigma; what backward needs is kept as a whole."""
+        """Read sigma; of the bottoms backward needs the weights alone."""
         param = self.param.smooth_l1_loss_param
         if not 0 < param.sigma < float("inf"):
             self.fail(f"sigma has to be above 0, not {param.sigma:g}", "smooth_l1_loss_param.sigma")

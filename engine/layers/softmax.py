@@ -35,5 +35,5 @@ class Softmax(TopNeuron):
         return y if out is None else out.copy_(y)
 
     def gradient(self, dy: torch.Tensor, kept: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return one pass."""
+        """Compute dx in one pass over memory."""
         return softmax_backward(dy, kept, self.axis)

@@ -50,7 +50,7 @@ class SoftmaxWithLoss(NormalizedLoss):
     capturable = True
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
-        """Compute the loss; the probabilities are kept, and may be a top."""
+        """Read `loss_param`; where the probabilities are a top, backward reads them there."""
         super().setup(bottom_shapes)
         self.keeps_tops = len(self.param.top) > 1
 

@@ -48,7 +48,7 @@ class SPP(Layer):
         self.keeps_bottoms = POOLING_METHODS[self.method].reads_bottom(self.phase)
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """Return a pooling layer for each level, made for this image size."""
+        """Make a pooling layer for each level of this image size, and return the shape of all values."""
         shape = bottom_shapes[0]
         if len(shape) != 4:
             self.fail(f"the bottom needs 4 axes (N, C, H, W), not shape {shape}")
@@ -65,7 +65,7 @@ class SPP(Layer):
         if any(amount >= size for amount, size in zip(pad, kernel, strict=True)):
             self.fail(
                 f"{bins} x {bins} windows do not fit an image of {shape[2]} x {shape[3]}: padded by {pad}, they would"
-                f" lie outside it",
+                " lie outside it",
                 "spp_param.pyramid_height",
                 hint="lower pyramid_height, or give larger images",
             )

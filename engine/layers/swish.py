@@ -28,7 +28,7 @@ class Swish(Neuron):
         self.beta: float = self.param.swish_param.beta
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """Return the sigmoid, then the product; with beta 1 in one pass."""
+        """Compute the sigmoid, then the product; with beta 1 both in one pass over memory."""
         if self.beta == 1:
             y: torch.Tensor = torch.ops.aten.silu(x) if out is None else torch.ops.aten.silu_(out)
             return y

@@ -40,10 +40,6 @@ class Loss(Layer):
     auto_tops = True
     loss_weight = 1.0
 
-    def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
-        """Return a single number, without axes."""
-        return [()]
-
     def differentiable(self, bottom: int) -> bool:
         """Nothing flows to labels."""
         return bottom == 0

@@ -235,27 +235,21 @@ class RecurrentLayer(Layer):
         """Return x, dy or a weight as the products take it."""
         return self.context.precision.narrow(x)
 
-    def _told_of_dropped(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> None:
-        """Say once that the exposed state passes no gradient on, where one would have flowed."""
+    def _warn_of_dropped_gradient(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> None:
+        """Warn once that the exposed state passes no gradient on, where one would have flowed."""
         if not self.exposed or self._gradient_is_dropped:
             return
         self._gradient_is_dropped = True
         if any(wanted[len(wanted) - self.exposed :]) or any(bool(diff.any()) for diff in top_diffs[1:]):
             warn_once(_log, f"layer '{self.name}': no gradient flows through the exposed hidden state, as in Caffe")
 
-    @staticmethod
-    def _before(first: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
-        """Return what each step began with, (T, N, H): the first state, then what each step but the last left."""
-        return torch.cat([first.unsqueeze(0), after])[: len(after)]
-
     # -- the rest ----------------------------------------------------------------------------------------
 
-    def _show(self, direction: str, layer: str, blobs: Mapping[str, torch.Tensor]) -> None:
-        """With `debug_info`, logs the mean absolute value of each step of the blobs, as Caffe's unrolled net does.
+    def _log_steps(self, direction: str, blobs: Mapping[str, torch.Tensor]) -> None:
+        """With `debug_info`, log the mean absolute value of each step of the blobs, as Caffe's unrolled net does.
 
         Args:
             direction: "Forward" (tops' data) or "Backward" (bottoms' diffs).
-            layer: the name of the layer within each step.
             blobs: values of all steps, (T, ...), by name.
         """
         if not self.param.recurrent_param.debug_info:
@@ -264,7 +258,7 @@ class RecurrentLayer(Layer):
         for step in range(len(next(iter(blobs.values())))):
             for name, values in blobs.items():
                 mean = float(values[step].abs().mean()) if values[step].numel() else 0.0
-                place = f"Layer {self.name}_{layer}_{step + 1}, {side} blob {name}_{step + 1}"
+                place = f"Layer {self.name}_unit_{step + 1}, {side} blob {name}_{step + 1}"
                 _log.info("    [%s] %s %s: %g", direction, place, kind, mean)
 
     def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:
