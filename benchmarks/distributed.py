@@ -46,13 +46,13 @@ def python_environment() -> dict[str, str]:
 
 
 def run_mpi(network: ShapedNetwork, worker: list[str], what: str) -> None:
-    """Return one rank of a worker on each host, under mpirun, to its end."""
+    """Run one rank of a worker on each host, under mpirun, to its end."""
     arguments = [*network.mpirun_arguments(), "-x", "OMPI_ALLOW_RUN_AS_ROOT"]
     _finish(network.popen(0, ["mpirun", *arguments, *worker], env=python_environment()), what)
 
 
 def run_ours(network: ShapedNetwork, model: str, rounds: int, folder: Path) -> dict[str, Any]:
-    """Return all schedules in one job."""
+    """Run all schedules in one job; return what they took."""
     file = folder / "ours.json"
     batch, side = SIZES[model]
     worker = [sys.executable, WORKER, "ours", model, str(batch), str(side), str(rounds), str(file)]

@@ -146,7 +146,7 @@ def solver_param(model: str, batch: int, side: int) -> Any:
 
 
 def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
-    """Return all schedules in turn, round by round."""
+    """Run all schedules in turn, round by round."""
     from mgcaffe.comm.tuning.calibration import agree_times
 
     ours = OurSide(model, batch, side)

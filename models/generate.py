@@ -71,17 +71,17 @@ class NetText:
         return f"{name} {{\n    {fields}\n    {'  '.join(training_fields)}\n  }}"
 
     def relu(self, name: str, blob: str) -> str:
-        """Return a ReLU in place."""
+        """Write a ReLU in place; return its top."""
         return self.layer(name, "ReLU", [blob], [blob])
 
     def pool(self, name: str, bottom: str, method: str, kernel: int, stride: int, pad: int = 0) -> str:
-        """Return a pooling layer."""
+        """Write a pooling layer; return its top."""
         padding = f"  pad: {pad}" if pad else ""
         geometry = f"kernel_size: {kernel}  stride: {stride}{padding}"
         return self.layer(name, "Pooling", [bottom], [name], f"pooling_param {{ pool: {method}  {geometry} }}")
 
     def data(self, deploy_batch: int) -> None:
-        """Return the ImageNet sources for both phases, or the input of a deployed net (images of 224x224, BGR)."""
+        """Write the ImageNet sources for both phases, or the input of a deployed net (images of 224x224, BGR)."""
         if not self.training:
             shape = f"shape {{ dim: {deploy_batch}  dim: 3  dim: 224  dim: 224 }}"
             self.layer("data", "Input", [], ["data"], f"input_param {{ {shape} }}")
@@ -154,7 +154,7 @@ def googlenet(training: bool) -> str:
 
 
 def googlenet_conv(net: NetText, name: str, relu: str, bottom: str, shape: str) -> str:
-    """Return a convolution, its bias starting at 0.2, and its ReLU."""
+    """Write a convolution, its bias starting at 0.2, and its ReLU."""
     bias = 'bias_filler { type: "constant"  value: 0.2 }'
     multipliers = MULTIPLIERS if net.training else ""
     convolution = net.block("convolution_param", shape, XAVIER, bias)
@@ -168,7 +168,7 @@ def googlenet_norm(net: NetText, name: str, bottom: str) -> str:
 
 
 def googlenet_product(net: NetText, name: str, bottom: str, outputs: int, bias: float) -> str:
-    """Return an inner product."""
+    """Write an inner product."""
     filler = f'bias_filler {{ type: "constant"  value: {bias} }}'
     multipliers = MULTIPLIERS if net.training else ""
     product = net.block("inner_product_param", f"num_output: {outputs}", XAVIER, filler)
@@ -176,7 +176,7 @@ def googlenet_product(net: NetText, name: str, bottom: str, outputs: int, bias: 
 
 
 def inception(net: NetText, module: str, bottom: str, widths: tuple[int, ...]) -> str:
-    """Return an inception module: 1x1, 3x3, 5x5 and pooled branches, concatenated."""
+    """Write an inception module: 1x1, 3x3, 5x5 and pooled branches, concatenated."""
     one, three_reduce, three, five_reduce, five, pooled = widths
 
     def conv(branch: str, blob: str, shape: str) -> str:
@@ -193,7 +193,7 @@ def inception(net: NetText, module: str, bottom: str, widths: tuple[int, ...]) -
 
 
 def auxiliary_head(net: NetText, head: str, bottom: str) -> None:
-    """Return a second classifier half-way up, whose loss counts 0.3; it only trains."""
+    """Write a second classifier half-way up, whose loss counts 0.3; it only trains."""
     blob = net.pool(f"{head}/ave_pool", bottom, "AVE", 5, 3)
     blob = googlenet_conv(net, f"{head}/conv", f"{head}/relu_conv", blob, geometry(128, 1))
     blob = net.relu(f"{head}/relu_fc", googlenet_product(net, f"{head}/fc", blob, 1024, 0.2))
@@ -244,7 +244,7 @@ def resnet_conv(
     norm_names: tuple[str, str],
     bias: tuple[str, ...] = (),
 ) -> str:
-    """Return a convolution, batch normalisation and the scale and shift that belong to it, both in place."""
+    """Write a convolution, batch normalisation and the scale and shift that belong to it, both in place."""
     convolution = net.block("convolution_param", shape, MSRA, *bias)
     net.layer(name, "Convolution", [bottom], [name], convolution)
     net.layer(norm_names[0], "BatchNorm", [name], [name])
@@ -252,7 +252,7 @@ def resnet_conv(
 
 
 def bottleneck(net: NetText, block: str, bottom: str, width: int, stride: int, project: bool) -> str:
-    """Return a bottleneck block: 1x1, 3x3, 1x1 and the shortcut, which a first block projects.
+    """Write a bottleneck block: 1x1, 3x3, 1x1 and the shortcut, which a first block projects.
 
     The stride is on the first 1x1 convolution, as in the published Caffe nets.
     """

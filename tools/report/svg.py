@@ -30,7 +30,7 @@ class Drawing:
         self, x: float, y: float, width: float, height: float, fill: str, *,
         tip: str = "", stroke: str = "", dashed: bool = False, opacity: float = 1.0, radius: float = 0.0,
     ) -> None:  # fmt: skip
-        """Return a rectangle; `tip` appears where the mouse rests on it."""
+        """Draw a rectangle; `tip` appears where the mouse rests on it."""
         more = f' stroke="{stroke}"' if stroke else ""
         more += ' stroke-dasharray="3 2"' if dashed else ""
         more += f' opacity="{opacity:g}"' if opacity != 1 else ""
@@ -44,7 +44,7 @@ class Drawing:
     def line(
         self, x1: float, y1: float, x2: float, y2: float, colour: str, *, width: float = 1.0, dashed: bool = False
     ) -> None:
-        """Return a straight line."""
+        """Draw a straight line."""
         dash = ' stroke-dasharray="4 3"' if dashed else ""
         self._parts.append(
             f'<line x1="{x1:.2f}" y1="{y1:.2f}" x2="{x2:.2f}" y2="{y2:.2f}" stroke="{colour}" '
@@ -54,14 +54,14 @@ class Drawing:
     def curve(
         self, points: Sequence[tuple[float, float]], colour: str, *, width: float = 1.6, opacity: float = 1.0
     ) -> None:
-        """Return a line through points."""
+        """Draw a line through points."""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self._parts.append(
             f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width:g}" opacity="{opacity:g}"/>'
         )
 
     def dot(self, x: float, y: float, colour: str, tip: str) -> None:
-        """Return a point with a tip."""
+        """Draw a point with a tip."""
         self._parts.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"><title>{escape(tip)}</title></circle>'
         )
@@ -70,7 +70,7 @@ class Drawing:
         self, x: float, y: float, text: str, *,
         size: float = 12, colour: str = "#333", anchor: str = "start", bold: bool = False,
     ) -> None:  # fmt: skip
-        """Return a line of text; y is its baseline."""
+        """Write a line of text; y is its baseline."""
         weight = ' font-weight="600"' if bold else ""
         self._parts.append(
             f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{colour}" text-anchor="{anchor}"{weight}>'
@@ -80,7 +80,7 @@ class Drawing:
     def fitted_text(
         self, x: float, y: float, width: float, text: str, *, size: float = 11, colour: str = "#fff"
     ) -> None:
-        """Return a text centred in `width` pixels, shortened to fit, or left out where nothing would be legible."""
+        """Write a text centred in `width` pixels, shortened to fit, or left out where nothing would be legible."""
         space = int((width - 6) / (0.58 * size))
         if space >= len(text):
             self.text(x + width / 2, y, text, size=size, colour=colour, anchor="middle")
@@ -88,7 +88,7 @@ class Drawing:
             self.text(x + width / 2, y, text[: space - 1] + "…", size=size, colour=colour, anchor="middle")
 
     def triangle(self, points: Sequence[tuple[float, float]], colour: str) -> None:
-        """Return a filled triangle, as an arrow's head."""
+        """Draw a filled triangle, as an arrow's head."""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self._parts.append(f'<polygon points="{path}" fill="{colour}"/>')
 
