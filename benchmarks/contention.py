@@ -34,6 +34,7 @@ WAYS = {
     "polled every 1 ms": Waiting(sleep_s=1e-3),
 }
 
+_COST_ROUNDS, _ITERATION_ROUNDS = 5, 15
 _LAYERS = 30
 _LAYER_ELEMENTS = 150_000
 _LAYER_S = 3e-3
@@ -83,7 +84,7 @@ def time_iteration(ranks: Communicator, sync: Synchronizer, layer: Callable[[], 
     return time.perf_counter() - began, computed
 
 
-def _print_costs(ranks: Communicator, rounds: int = 5) -> None:
+def _print_costs(ranks: Communicator) -> None:
     ways = {name: ranks.duplicate(waiting) for name, waiting in WAYS.items()}
     ways["busy polling"] = ranks.duplicate()
     ways["busy polling"].set_busy_polling(True)
@@ -91,12 +92,12 @@ def _print_costs(ranks: Communicator, rounds: int = 5) -> None:
     for size in (1 << shift for shift in range(10, 27, 2)):
         medians = [
             [time_allreduces(ranks, way, size, 15 if size < 1 << 22 else 3) for way in ways.values()]
-            for _ in range(rounds)
+            for _ in range(_COST_ROUNDS)
         ]
         _print(ranks, f"{size:>10}" + "".join(f"{best * 1e6:>22.1f}" for best in numpy.min(medians, axis=0)))
 
 
-def _print_iterations(ranks: Communicator, rounds: int = 15) -> None:
+def _print_iterations(ranks: Communicator) -> None:
     flat = numpy.zeros(_LAYERS * _LAYER_ELEMENTS, dtype=numpy.float32)
     segments = [Segment(f"layer {i}", i * _LAYER_ELEMENTS, _LAYER_ELEMENTS) for i in range(_LAYERS)]
     layer = make_layer()
@@ -114,7 +115,7 @@ def _print_iterations(ranks: Communicator, rounds: int = 15) -> None:
             sides[f"{grouping}, {name}"] = sync = MergedAllReduce(ranks, plan, waiting=waiting)
             sync.start(flat, segments)
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
-    for _ in range(rounds):
+    for _ in range(_ITERATION_ROUNDS):
         for name, side in sides.items():
             times[name].append(time_iteration(ranks, side, layer))
     _print(ranks, f"\n{'':<45}{'iteration':>12}{'backward':>12}   (ms)")

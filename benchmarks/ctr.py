@@ -88,11 +88,11 @@ class Batch:
 Step = Callable[[Batch], float]
 
 
-def batches_of(case: Case, count: int = _BATCHES_MADE) -> list[Batch]:
+def batches_of(case: Case) -> list[Batch]:
     """Return batches with ids by Zipf's law."""
     generator = torch.Generator().manual_seed(7)
     made = []
-    for _ in range(count):
+    for _ in range(_BATCHES_MADE):
         # The rank of a draw from Zipf's law with exponent near 1 is nearly log-uniform.
         uniform = torch.rand((case.tables, case.batch), generator=generator, dtype=torch.float64)
         rows = torch.tensor(case.rows, dtype=torch.float64)[:, None]

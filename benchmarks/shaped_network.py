@@ -81,10 +81,10 @@ class ShapedNetwork:
     ) -> None:
         self.remove()
 
-    def mpirun_arguments(self, ranks_per_host: int = 1) -> list[str]:
-        """Return what mpirun needs to start its ranks on these hosts and to talk over their links only."""
-        hosts = ",".join(f"{name}:{ranks_per_host}" for name in self.names)
-        arguments = ["-n", str(ranks_per_host * len(self.names)), "-H", hosts, "--bind-to", "none"]
+    def mpirun_arguments(self) -> list[str]:
+        """Return what mpirun needs to start a rank on each of these hosts and to talk over their links only."""
+        hosts = ",".join(f"{name}:1" for name in self.names)
+        arguments = ["-n", str(len(self.names)), "-H", hosts, "--bind-to", "none"]
         arguments += ["--prtemca", "plm_ssh_agent", str(self._folder / "agent")]
         # What a daemon leaves that `remove` has killed goes with the folder.
         arguments += ["--prtemca", "prte_tmpdir_base", str(self._folder)]

@@ -227,9 +227,9 @@ def parse_json(text: str | bytes, file: str, complaint: str, *, hint: str | None
     raise DataError(f"{complaint}: {reason}", location=where, hint=hint)
 
 
-def json_value(value: Any, complaint: str, *, file: str = "<memory>") -> Json:
-    """Return a value that is parsed already for checked reading; errors name the file alone."""
-    return Json(value, _Document(None, file, complaint, None, 0))
+def json_value(value: Any, complaint: str) -> Json:
+    """Return a value that is parsed already for checked reading; errors name no place in it."""
+    return Json(value, _Document(None, "<memory>", complaint, None, 0))
 
 
 def _printable(text: str) -> str:

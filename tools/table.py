@@ -16,17 +16,16 @@ def output_width() -> int:
     return max(_MIN_WIDTH, shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns)
 
 
-def wrap_text(text: str, width: int, indent: str = "", hanging: str = "    ") -> list[str]:
+def wrap_text(text: str, width: int, indent: str = "") -> list[str]:
     """Break a text into lines of at most `width` characters: at spaces, and within words only where one is longer.
 
     Args:
         text: the text.
         width: the greatest length of a line.
-        indent: what the first line begins with.
-        hanging: what is added to it in the others.
+        indent: what the first line begins with; the others have four spaces more.
     """
     return textwrap.wrap(
-        text, width, initial_indent=indent, subsequent_indent=indent + hanging, break_on_hyphens=False
+        text, width, initial_indent=indent, subsequent_indent=indent + "    ", break_on_hyphens=False
     )  # fmt: skip
 
 

@@ -79,7 +79,6 @@ class ThreadedCommunicator:
         self.local_rank = rank
         self.local_size = calls.size
         self.host = host
-        self.aborted_with: int | None = None
         self._tolerated: frozenset[int] = frozenset()
         self._calls = calls
         self._meetings = meetings
@@ -229,7 +228,6 @@ class ThreadedCommunicator:
 
     def abort(self, code: int) -> NoReturn:
         """Break the group off and end this thread."""
-        self.aborted_with = code
         self._calls.break_off()
         self._meetings.break_off()
         raise SystemExit(code)

@@ -82,7 +82,7 @@ class RunRecorder:
             self._ranks = ProcessGroupCommunicator(model.process_group)
         else:
             self._ranks = model.duplicate_ranks()
-        self._iteration = self._first = first_iteration
+        self._iteration = first_iteration
         module = model.module
         shown = name if name is not None else type(module).__name__
         if timeline is not None and self._ranks.rank == 0:

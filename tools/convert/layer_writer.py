@@ -51,14 +51,13 @@ class LayerWriter:
         """
         self.layer.fail(f"{self.target} cannot express it: {message}", path, hint=hint)
 
-    def need_allowance(self, name: str, message: str, path: str | None, what_happens: str) -> None:
+    def need_allowance(self, name: str, message: str, what_happens: str) -> None:
         """Go on only where the user allows that something is written otherwise than it is.
 
         Args:
             name: what `--allow` calls it.
             message: what cannot be expressed.
-            path: the field that says so.
             what_happens: what is written instead, where it is allowed.
         """
         if name not in self._allow:
-            self.refuse(message, path, hint=f"--allow={name} writes it so that {what_happens}")
+            self.refuse(message, hint=f"--allow={name} writes it so that {what_happens}")

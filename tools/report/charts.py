@@ -57,25 +57,25 @@ class Series:
     dots: bool = False
 
 
-def stacked_bar(parts: Sequence[tuple[str, str, float]], total: float, unit: str = "ms") -> str:
-    """Return one bar of (name, colour, value) parts, each with its share; parts below 0.1 % are left out."""
+def stacked_bar(parts: Sequence[tuple[str, str, float]], total: float) -> str:
+    """Return one bar of (name, colour, milliseconds) parts, each with its share; parts below 0.1 % are left out."""
     shown = [part for part in parts if total > 0 and part[2] / total >= 1e-3]
-    drawing = Drawing(1120, 66, ", ".join(f"{name} {value:.3g} {unit}" for name, _, value in shown))
+    drawing = Drawing(1120, 66, ", ".join(f"{name} {value:.3g} ms" for name, _, value in shown))
     x = 0.0
     for name, colour, value in shown:
         width = value / total * 1120
         share = f"{100 * value / total:.0f} %"
-        tip = f"{name}: {value:.3f} {unit}, {100 * value / total:.1f} %"
+        tip = f"{name}: {value:.3f} ms, {100 * value / total:.1f} %"
         drawing.box(x, 0, width, 40, colour, tip=tip, stroke="#fff")
         dark = colour in (COLOURS["other"], COLOURS["forward"], COLOURS["backward"])
         drawing.fitted_text(x, 25, width, f"{share} {name}", size=13, colour="#222" if dark else "#fff")
         if width > 46:
-            drawing.text(x + width / 2, 57, f"{value:.2f} {unit}", size=11, colour=_SOFT, anchor="middle")
+            drawing.text(x + width / 2, 57, f"{value:.2f} ms", size=11, colour=_SOFT, anchor="middle")
         x += width
     return drawing.render()
 
 
-def line_chart(title: str, series: Sequence[Series], *, x_label: str = "iteration", log: bool = False) -> str:
+def line_chart(title: str, series: Sequence[Series]) -> str:
     """Return a chart of lines over iterations; the vertical axis starts at 0 where that wastes little."""
     drawing = Drawing(550, 250, title)
     shown = [each for each in series if each.points]
@@ -90,13 +90,13 @@ def line_chart(title: str, series: Sequence[Series], *, x_label: str = "iteratio
     up = Scale(low, high + 0.04 * (high - low or abs(high) or 1.0), 218, 40)
     widest = max(map(len, tick_texts(up.ticks(_TICKS))), default=0)
     across = Scale(min(xs), max(xs), max(46.0, 10 + 6.6 * widest), 530)
-    _axes(drawing, across, up, x_label)
+    _axes(drawing, across, up)
     for each in sorted(shown, key=lambda one: not one.faint):
         points = [(across(x), up(y)) for x, y in thin_out(each.points)]
         drawing.curve(points, each.colour, width=1.0 if each.faint else 1.8, opacity=0.35 if each.faint else 1.0)
         if each.dots or len(each.points) == 1:
             for x, y in each.points[:_MAX_POINTS]:
-                drawing.dot(across(x), up(y), each.colour, f"{each.name}, {x_label} {x:g}: {number_text(y)}")
+                drawing.dot(across(x), up(y), each.colour, f"{each.name}, iteration {x:g}: {number_text(y)}")
     _legend(drawing, shown, space=540 - 46 - 8.0 * len(title))
     return drawing.render()
 
@@ -114,7 +114,7 @@ def thin_out(points: Sequence[Point]) -> list[Point]:
     return thinned
 
 
-def _axes(drawing: Drawing, across: Scale, up: Scale, x_label: str) -> None:
+def _axes(drawing: Drawing, across: Scale, up: Scale) -> None:
     levels, places = up.ticks(_TICKS), across.ticks(6)
     for tick, text in zip(levels, tick_texts(levels), strict=True):
         drawing.line(across.start, up(tick), across.end, up(tick), _GRID)
@@ -122,7 +122,7 @@ def _axes(drawing: Drawing, across: Scale, up: Scale, x_label: str) -> None:
     for tick, text in zip(places, tick_texts(places), strict=True):
         drawing.text(across(tick), up.start + 15, text, size=10.5, colour=_SOFT, anchor="middle")
     drawing.line(across.start, up.start, across.end, up.start, _SOFT)
-    drawing.text(across.end, up.start + 30, x_label, size=10.5, colour=_SOFT, anchor="end")
+    drawing.text(across.end, up.start + 30, "iteration", size=10.5, colour=_SOFT, anchor="end")
 
 
 def _legend(drawing: Drawing, series: Sequence[Series], space: float) -> None:

@@ -16,7 +16,7 @@ from onnx import helper
 OPSET = 23
 """The version of ONNX's operators that models are written for: the newest that onnxruntime 1.23 knows, the last one for
 Python 3.10."""
-FLOAT, INT64, BOOL = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
+FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 _TYPES = {np.dtype(np.float32): FLOAT, np.dtype(np.int64): INT64}
 
 
@@ -74,9 +74,9 @@ class Graph:
         self.nodes.append(helper.make_node(operator, inputs, outputs, name=name, **attributes))
 
 
-def value_info(name: str, shape: Sequence[int | str], kind: int = FLOAT) -> onnx.ValueInfoProto:
-    """Describe a value; a size that varies is a text."""
-    return helper.make_tensor_value_info(name, kind, list(shape))
+def value_info(name: str, shape: Sequence[int | str]) -> onnx.ValueInfoProto:
+    """Describe a value in float32; a size that varies is a text."""
+    return helper.make_tensor_value_info(name, FLOAT, list(shape))
 
 
 def array_type(values: np.ndarray) -> int:

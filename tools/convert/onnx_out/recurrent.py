@@ -104,7 +104,6 @@ def _first_state(e: Emitter, layer: RecurrentLayer) -> list[str]:
     e.need_allowance(
         CARRIED_STATE,
         "its state goes on from one run to the next",
-        None,
         "each run begins with zeros; expose_hidden: true makes inputs and outputs of the state",
     )
     return [e.floats(np.zeros((streams, layer.hidden), np.float32)) for _ in layer.state_names]

@@ -35,7 +35,6 @@ def _recurrent(e: Emitter, layer: RecurrentLayer, name: str, own: Mapping[str, B
         e.need_allowance(
             CARRIED_STATE,
             "its state goes on from one run to the next, which a .pt2 file cannot say",
-            None,
             "each run begins with zeros; expose_hidden: true makes inputs and outputs of the state, and a .py file can"
             " say it",
         )
