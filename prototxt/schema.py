@@ -81,11 +81,6 @@ class MessageFacts:
         """The names of the fields that every such message must have."""
         return [name for name, facts in self.fields.items() if facts.required]
 
-    @cached_property
-    def in_order(self) -> list[FieldFacts]:
-        """The fields in the order of their numbers."""
-        return sorted(self.fields.values(), key=lambda facts: facts.number)
-
 
 def collect(described: FileDescriptorSet) -> dict[str, MessageFacts]:
     """Collect the facts of every message of a descriptor set, by full name."""

@@ -103,15 +103,6 @@ def table_loads(tables: Sequence[TableLoad]) -> list[float]:
     return [float(table.rows * table.length) for table in tables]
 
 
-def owner_loads(tables: Sequence[TableLoad], assignment: Assignment, owners: int) -> list[float]:
-    """Return the load of each owner."""
-    carried = [0.0] * owners
-    for table, load, ranges in zip(tables, table_loads(tables), assignment, strict=True):
-        for part in ranges:
-            carried[part.owner] += load * (part.last - part.first) / max(table.rows, 1)
-    return carried
-
-
 def _divided(table: TableLoad, number: int, free: Sequence[int]) -> list[RowRange]:
     """Divide a table evenly among the owners, as far as each has memory.
 

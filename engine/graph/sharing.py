@@ -11,8 +11,6 @@ from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.prototxt import ParamSpec, has_field
 
-STRICT, PERMISSIVE = 0, 1
-
 
 class _Named(Protocol):
     @property
@@ -131,7 +129,7 @@ def _join(layer: Layer, index: int, owner_layer: Layer, owner_index: int) -> Non
             "param",
             hint="let layers of type EmbeddingBag alone share the table (bags of one id each are what Embed looks up)",
         )
-    if spec.share_mode == PERMISSIVE and not isinstance(mine, RowParameter):
+    if spec.share_mode == ParamSpec.PERMISSIVE and not isinstance(mine, RowParameter):
         if math.prod(mine.shape) != math.prod(owner.shape):
             layer.fail(f"{what}: counts {owner.count} and {mine.count} differ", "param")
     elif mine.shape != owner.shape:

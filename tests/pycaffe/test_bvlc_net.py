@@ -286,7 +286,7 @@ class TestPythonLayer:
         assert blob.data[0] == 1
         made.save(str(tmp_path / "saved"))
         blob.data[0] = -1
-        assert blob.data[0] == -1
+        assert made.params["layer"][0].data[0] == -1
         made.copy_from(str(tmp_path / "saved"))
         assert blob.data[0] == 1
         other = caffe.Net(str(tmp_path / "net.prototxt"), caffe.TRAIN)

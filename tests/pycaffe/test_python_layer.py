@@ -1,4 +1,4 @@
-"""Python layers through caffe.Net: what pycaffe's own tests check."""
+"""Python layers through caffe.Net, beyond what pycaffe's own tests check (test_bvlc_net.py)."""
 
 import numpy as np
 import pytest
@@ -18,29 +18,6 @@ class SimpleLayer(caffe.Layer):
         top[0].data[...] = 10 * bottom[0].data
     def backward(self, top, propagate_down, bottom):
         bottom[0].diff[...] = 10 * top[0].diff
-
-class ExceptionLayer(caffe.Layer):
-    def setup(self, bottom, top):
-        raise RuntimeError
-
-class ParameterLayer(caffe.Layer):
-    def setup(self, bottom, top):
-        self.blobs.add_blob(1)
-        self.blobs[0].data[0] = 0
-    def reshape(self, bottom, top):
-        top[0].reshape(*bottom[0].data.shape)
-    def forward(self, bottom, top):
-        pass
-    def backward(self, top, propagate_down, bottom):
-        self.blobs[0].diff[0] = 1
-
-class PhaseLayer(caffe.Layer):
-    def setup(self, bottom, top):
-        pass
-    def reshape(self, bottom, top):
-        top[0].reshape()
-    def forward(self, bottom, top):
-        top[0].data[()] = self.phase
 
 class ParamStrLayer(caffe.Layer):
     def setup(self, bottom, top):
@@ -74,13 +51,6 @@ def chain(tmp_path):
     return net(tmp_path, text + python("SimpleLayer", "two", "three", "three"))
 
 
-def test_forward(tmp_path):
-    made = chain(tmp_path)
-    made.blobs["data"].data[...] = 8
-    made.forward()
-    assert (made.blobs["three"].data == 8 * 10**3).all()
-
-
 def test_backward(tmp_path):
     made = chain(tmp_path)
     made.forward()
@@ -104,33 +74,6 @@ def test_reshape(tmp_path):
     made.blobs["data"].reshape(4, 6)
     made.reshape()
     assert all(blob.data.shape == (4, 6) for blob in made.blobs.values())
-
-
-def test_exception_is_the_users_own(tmp_path):
-    with pytest.raises(RuntimeError):
-        net(tmp_path, python("ExceptionLayer", bottom=""))
-
-
-def test_parameter(tmp_path):
-    made = net(tmp_path, "force_backward: true\n" + DATA + python("ParameterLayer"))
-    made.forward()
-    made.backward()
-    layer = made.layers[list(made._layer_names).index("layer")]
-    assert layer.blobs[0].data[0] == 0
-    assert layer.blobs[0].diff[0] == 1
-    layer.blobs[0].data[0] += layer.blobs[0].diff[0]
-    assert layer.blobs[0].data[0] == 1
-    path = str(tmp_path / "weights.caffemodel")
-    made.save(path)
-    layer.blobs[0].data[0] = -1
-    assert made.params["layer"][0].data[0] == -1
-    made.copy_from(path)
-    assert layer.blobs[0].data[0] == 1
-
-
-@pytest.mark.parametrize("phase", [caffe.TRAIN, caffe.TEST])
-def test_phase(tmp_path, phase):
-    assert net(tmp_path, python("PhaseLayer", bottom=""), phase).forward()["top"] == phase
 
 
 def test_param_str(tmp_path):

@@ -120,10 +120,10 @@ class Engine:
         with start_mpi(command, ranks, cwd=self.folder, program=()) as job:
             return _ended(job, timeout)
 
-    def run_command(self, command: list[str], timeout: float = 60) -> JobResult:
+    def run_command(self, command: list[str]) -> JobResult:
         """Run any command in the folder, and make sure that no process stays behind."""
         with RunningJob(command, cwd=self.folder) as job:
-            return _ended(job, timeout)
+            return _ended(job, 60)
 
 
 def _ended(job: RunningJob, timeout: float) -> JobResult:

@@ -52,16 +52,15 @@ def check_gradients(
     layer: Layer,
     bottoms: Sequence[torch.Tensor],
     *,
-    step: float = 1e-4,
     tolerance: float = 1e-5,
-    seed: int = 3,
 ) -> None:
     """Central differences in float64, over every differentiable bottom and every wanted parameter.
 
     The objective is sum(top * r) with random r. Asserts as well that parameter gradients accumulate:
     a second backward pass doubles them.
     """
-    generator = torch.Generator().manual_seed(seed)
+    step = 1e-4
+    generator = torch.Generator().manual_seed(3)
     layer.may_overwrite_bottom = False
     tops = layer.forward(list(bottoms))
     weights = [torch.randn(top.shape, generator=generator, dtype=top.dtype) for top in tops]

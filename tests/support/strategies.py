@@ -33,7 +33,7 @@ def messages(draw: st.DrawFn, name: str, depth: int = 3) -> Any:
     """Draws a message of the named type, with messages inside it down to a depth."""
     message = message_class(name)()
     facts = message_facts(message)
-    usable = [f for f in facts.in_order if f.kind != "message" or depth > 0]
+    usable = [f for f in facts.fields.values() if f.kind != "message" or depth > 0]
     chosen = draw(st.lists(st.sampled_from(usable), max_size=5, unique_by=lambda f: f.name)) if usable else []
     chosen += [f for f in facts.fields.values() if f.required and f not in chosen]
     for field in chosen:

@@ -11,8 +11,9 @@ from mgcaffe.prototxt import LayerParameter
 from mgcaffe.tools.convert.caffe_side import CaffeSide
 from mgcaffe.tools.convert.caffe_training import CaffeTraining
 from mgcaffe.tools.convert.proof import compare, seeded_inputs
+from mgcaffe.tools.convert.torch_files import net_name
 from mgcaffe.tools.convert.torch_in.importer import TorchModel, import_program
-from mgcaffe.tools.convert.torch_in.program import export_module
+from mgcaffe.tools.convert.torch_in.program import export_module, load_program
 from mgcaffe.tools.convert.torch_side import TorchSide
 from mgcaffe.tools.convert.torch_training import TorchTraining
 from mgcaffe.tools.convert.training_step import compare_steps
@@ -56,17 +57,22 @@ def converted(module: nn.Module, shape: Sequence[int] = SHAPE) -> TorchModel:
     return model
 
 
-def check_training_step(module: nn.Module, shape: Sequence[int] = SHAPE, *, classes: int = 5) -> None:
+def read_module(spec: str, input_shape: Sequence[int] | None = None) -> TorchModel:
+    """The model of a module that is named as in a command; `input_shape` is None for a `.pt2`."""
+    return import_program(load_program(spec, input_shape), name=net_name(spec), file=spec)
+
+
+def check_training_step(module: nn.Module) -> None:
     """Asserts that loss and gradients of all parameters are PyTorch's, in float64."""
-    program = export_module(seeded(module), shape, "the module")
+    program = export_module(seeded(module), SHAPE, "the module")
     model = import_program(program, name="net", file="module")
-    inputs = seeded_inputs({"data": tuple(shape)})
+    inputs = seeded_inputs({"data": SHAPE})
     output = next(blob for blob, value in model.names.items() if value == TorchSide(program).outputs[0])
     step = compare_steps(
         lambda: CaffeTraining(model),
         lambda: TorchTraining(program, model),
         inputs,
-        (output, (shape[0], classes)),
+        (output, (SHAPE[0], 5)),
     )
     assert step.loss_apart <= 1e-12 and step.holds, str(step)
     assert len(step.gradients) == len(list(module.parameters()))

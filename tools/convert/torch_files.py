@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -53,16 +52,3 @@ class TorchModule(Opened):
 def net_name(spec: str) -> str:
     """Return what a net is called that is made from such a module: its function, or its file."""
     return Path(spec).stem if spec.endswith(".pt2") else spec.rpartition(":")[2]
-
-
-def read_module(spec: str, input_shape: Sequence[int] | None = None) -> TorchModel:
-    """Return the net that a module becomes.
-
-    Args:
-        spec: as `program.load_program` takes it.
-        input_shape: of the module's input; None for a `.pt2`.
-
-    Raises:
-        UsageError, DataError, NetError: as for `load_program` and `import_program`.
-    """
-    return import_program(load_program(spec, input_shape), name=net_name(spec), file=spec)

@@ -11,7 +11,6 @@ from mgcaffe.prototxt import FillerParameter, LayerParameter, NetParameter, NetS
 from mgcaffe.tools.surgery.edit import Edit, with_layers
 from mgcaffe.tools.surgery.wiring import Value, Wiring, free_name, is_loss, is_source
 
-DATA_LAYERS = ("Data", "ImageData", "HDF5Data")
 LOSSES = {
     "softmax": "SoftmaxWithLoss",
     "sigmoid": "SigmoidCrossEntropyLoss",
@@ -34,7 +33,7 @@ class DataChoice:
     """The data layers to be made.
 
     Attributes:
-        type: one of DATA_LAYERS.
+        type: Data, ImageData or HDF5Data.
         sources: of the TRAIN and the TEST phase.
         batch_size: of both.
     """

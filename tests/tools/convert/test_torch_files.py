@@ -106,7 +106,7 @@ def test_mistakes_get_one_message_and_leave_no_file(folder, capfd, words, code, 
 
 def test_the_tables_of_both_sides_name_the_same_values(folder):
     from mgcaffe.tools.convert.caffe_side import CaffeSide
-    from mgcaffe.tools.convert.torch_files import read_module
+    from tests.support.torchkit import read_module
 
     model = read_module("nets.py:Net", (2, 3, 6, 6))
     side = CaffeSide(model.build())

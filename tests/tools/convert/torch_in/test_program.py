@@ -5,9 +5,8 @@ import torch
 
 from mgcaffe.errors import DataError, EngineError, NetError, UsageError
 from mgcaffe.tools.convert.format_tables import is_torch
-from mgcaffe.tools.convert.torch_files import read_module
 from mgcaffe.tools.convert.torch_in.program import load_program
-from tests.support.torchkit import types_of
+from tests.support.torchkit import read_module, types_of
 
 CODE = """
 import torch
