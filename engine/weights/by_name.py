@@ -175,7 +175,7 @@ def layers_to_proto(net: NetParameter, layers: Sequence[Layer], diff: bool) -> N
 
 def _misfit(target: Layer, blobs: Mapping[int, SavedBlob]) -> str:
     lacks = [
-        index for index, parameter in enumerate(target.parameters) if index not in blobs and not _is_shared(parameter)
+        index for index, parameter in enumerate(target.parameters) if index not in blobs and parameter.owner is None
     ]
     if lacks or any(index >= len(target.parameters) for index in blobs):
         return f"{len(blobs)} blob(s) in the file, {len(target.parameters)} in the net"
@@ -184,10 +184,6 @@ def _misfit(target: Layer, blobs: Mapping[int, SavedBlob]) -> str:
         if not blob.fits(wanted):
             return f"blob {index} has shape {_text(blob.shape)} in the file, {_text(wanted)} in the net"
     return ""
-
-
-def _is_shared(parameter: Parameter) -> bool:
-    return parameter.owner is not None
 
 
 def _text(shape: Sequence[int]) -> str:

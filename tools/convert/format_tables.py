@@ -103,9 +103,10 @@ def _write_torch(opened: Opened, paths: Sequence[Path], options: Options) -> Non
 
 
 def _run_torch(paths: Sequence[Path], options: Options) -> Side:
-    from mgcaffe.tools.convert.module_files import run_module, run_program
+    from mgcaffe.tools.convert.module_files import run_program
+    from mgcaffe.tools.convert.module_side import read_side
 
-    return run_program(paths[0]) if _is_program(paths[0]) else run_module(paths[0])
+    return run_program(paths[0]) if _is_program(paths[0]) else read_side(paths[0])
 
 
 def _train_torch(paths: Sequence[Path], options: Options) -> TrainingSide | None:

@@ -17,11 +17,9 @@ from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, NetError, describe_ex
 from mgcaffe.tools.convert.formats import Options
 from mgcaffe.tools.convert.module_side import (
     Loaded,
-    ModuleSide,
     ProgramSide,
     document_of,
     forward_statements,
-    read_side,
     run_file,
 )
 from mgcaffe.tools.convert.safetensors_file import need_safetensors
@@ -176,15 +174,6 @@ def _is_shape(found: Sequence[int | torch.SymInt], shape: Sequence[int]) -> bool
     """Return whether a node has a shape, as far as that is known before the program runs."""
     known = [(size, other) for size, other in zip(found, shape, strict=False) if isinstance(size, int)]
     return len(found) == len(shape) and all(size == other for size, other in known)
-
-
-def run_module(path: Path) -> ModuleSide:
-    """Return a written Python file, with the weights beside it, as something that runs.
-
-    Raises:
-        DataError: it cannot be read.
-    """
-    return read_side(path)
 
 
 def run_program(path: Path) -> ProgramSide:
