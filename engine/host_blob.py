@@ -94,32 +94,6 @@ def resized(tensor: torch.Tensor, shape: Shape) -> torch.Tensor:
     return tensor.reshape(-1)[:count].reshape(shape).contiguous()
 
 
-class Room:
-    """The memory of a blob, which it keeps when it gets smaller, with all that lies in it (Caffe: Blob::Reshape)."""
-
-    def __init__(self) -> None:
-        self._whole: torch.Tensor | None = None
-
-    def resized(self, tensor: torch.Tensor, shape: Shape) -> torch.Tensor:
-        """Return a tensor of another shape, with the values of `tensor`, and behind them what lay there before.
-
-        More values than there ever were are zeros, all of them.
-        """
-        whole, count = self._whole, math.prod(shape)
-        if whole is None or not _begins_with(whole, tensor):
-            whole = tensor.reshape(-1)
-        if count > whole.numel():
-            whole = tensor.new_zeros(count)
-        self._whole = whole
-        return whole[:count].view(shape)
-
-
-def _begins_with(whole: torch.Tensor, tensor: torch.Tensor) -> bool:
-    """Say whether the memory of `whole` begins with that of a tensor."""
-    places = [(each.untyped_storage().data_ptr(), each.storage_offset(), each.dtype) for each in (whole, tensor)]
-    return places[0] == places[1] and tensor.is_contiguous() and tensor.numel() <= whole.numel()
-
-
 class LayerBlob(HostBlob):
     """A bottom or top of a layer written in Python, always in the CPU's memory.
 

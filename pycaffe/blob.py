@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 
 from mgcaffe import engine
-from mgcaffe.engine.host_blob import HostBlob, Room, as_sizes
+from mgcaffe.engine.host_blob import HostBlob, as_sizes
 from mgcaffe.engine.host_copies import HostArray, Loans, write_back
 from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.types import Array, Shape
@@ -37,7 +39,7 @@ class Blob(HostBlob):
         self._weight = weight
         self._loans = loans or Loans()
         self._data, self._diff = HostArray(self._loans), HostArray(self._loans)
-        self._data_room, self._diff_room = Room(), Room()
+        self._data_memory, self._diff_memory = _BlobMemory(), _BlobMemory()
 
     @property
     def shape(self) -> Shape:
@@ -65,7 +67,7 @@ class Blob(HostBlob):
             if blob.diff is None:
                 blob.diff = self._zeros().fill_(self._weight)
             else:
-                blob.diff = self._diff_room.resized(blob.diff, blob.shape)
+                blob.diff = self._diff_memory.resized(blob.diff, blob.shape)
         assert blob.diff is not None
         return self._diff.view(blob.diff)
 
@@ -81,9 +83,9 @@ class Blob(HostBlob):
         write_back(self._loans)
         values = self._zeros() if blob.data is None else blob.data
         blob.shape = shape
-        self._set_data(self._data_room.resized(values, shape))
+        self._set_data(self._data_memory.resized(values, shape))
         if blob.diff is not None:
-            blob.diff = self._diff_room.resized(blob.diff, shape)
+            blob.diff = self._diff_memory.resized(blob.diff, shape)
 
     def _set_data(self, values: torch.Tensor) -> None:
         self._blob.data = values
@@ -95,7 +97,7 @@ class Blob(HostBlob):
         """Let the blob have values in its shape: zeros where it has none."""
         blob = self._blob
         if not _is_usable(blob.data, blob.shape):
-            self._set_data(self._zeros() if blob.data is None else self._data_room.resized(blob.data, blob.shape))
+            self._set_data(self._zeros() if blob.data is None else self._data_memory.resized(blob.data, blob.shape))
 
     def feed(self) -> None:
         """Make what lies in the blob what its Input layer gives, also where a layer in place has written it."""
@@ -114,6 +116,32 @@ class Blob(HostBlob):
 
     def _zeros(self) -> torch.Tensor:
         return torch.zeros(self._blob.shape, dtype=self._net.dtype, device=self._net.device)
+
+
+class _BlobMemory:
+    """The memory of a blob, which it keeps when it gets smaller, with all that lies in it (Caffe: Blob::Reshape)."""
+
+    def __init__(self) -> None:
+        self._whole: torch.Tensor | None = None
+
+    def resized(self, tensor: torch.Tensor, shape: Shape) -> torch.Tensor:
+        """Return a tensor of another shape, with the values of `tensor`, and behind them what lay there before.
+
+        More values than there ever were are zeros, all of them.
+        """
+        whole, count = self._whole, math.prod(shape)
+        if whole is None or not _begins_with(whole, tensor):
+            whole = tensor.reshape(-1)
+        if count > whole.numel():
+            whole = tensor.new_zeros(count)
+        self._whole = whole
+        return whole[:count].view(shape)
+
+
+def _begins_with(whole: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Return whether the memory of `whole` begins with that of a tensor."""
+    places = [(each.untyped_storage().data_ptr(), each.storage_offset(), each.dtype) for each in (whole, tensor)]
+    return places[0] == places[1] and tensor.is_contiguous() and tensor.numel() <= whole.numel()
 
 
 def _is_usable(tensor: torch.Tensor | None, shape: Shape) -> bool:

@@ -202,14 +202,14 @@ class BackwardPass:
             return
         came = sum(self.added) > self._seen or (self._counts_additions and self.has_begun)
         if not came:
-            self._telling(self._receiver.nothing_came)
+            self._run_end(self._receiver.nothing_came)
         if self._missing and not came:
             self._outputs_left = set(self._outputs)  # torch.autograd.grad, which adds to no parameter
             return
         if not self._missing or self._may_lack or self._counts_additions:
             self._finish()
         elif not self._outputs_left:
-            self._telling(self._fail)
+            self._run_end(self._fail)
 
     def _finish(self) -> None:
         if self.is_finished:
@@ -218,10 +218,10 @@ class BackwardPass:
         self.is_finished = True
         lacking = [index for index, left in enumerate(self._left) if left] if self._missing else []
         self.lacking = tuple(index for index in lacking if not (self._counts_additions and self.added[index]))
-        self._telling(lambda: self._receiver.end_pass(self))  # `on_group` may raise, or a plan file not fit
+        self._run_end(lambda: self._receiver.end_pass(self))  # `on_group` may raise, or a plan file not fit
 
-    def _telling(self, step: Callable[[], None]) -> None:
-        """Run the end of a pass; an exception is told to the other ranks, also if it is caught here."""
+    def _run_end(self, step: Callable[[], None]) -> None:
+        """Run the end of a pass; an exception is reported to the other ranks, also if it is caught here."""
         try:
             step()
         except BaseException as error:

@@ -109,16 +109,16 @@ def _divided(table: TableLoad, number: int, free: Sequence[int]) -> list[RowRang
     Raises:
         TooLargeError: what is free is enough, but not in whole rows.
     """
-    room = [left // max(table.row_bytes, 1) for left in free]
+    rows_left = [left // max(table.row_bytes, 1) for left in free]
     counts = [0] * len(free)
     rest = table.rows
     while rest:
-        open_to = [owner for owner in range(len(free)) if counts[owner] < room[owner]]
+        open_to = [owner for owner in range(len(free)) if counts[owner] < rows_left[owner]]
         if not open_to:
             raise TooLargeError(number, sum(free))
         share, more = divmod(rest, len(open_to))
         for place, owner in enumerate(open_to):
-            given = min(share + (place < more), room[owner] - counts[owner])
+            given = min(share + (place < more), rows_left[owner] - counts[owner])
             counts[owner] += given
             rest -= given
     ranges, first = [], 0

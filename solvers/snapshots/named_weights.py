@@ -1,4 +1,4 @@
-"""Whether a solverstate names its weights, told without reading its histories."""
+"""Whether a solverstate names its weights, found without reading its histories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formats that models are converted from and to, told by the names of files.
+"""The formats that models are converted from and to, recognized by the names of files.
 
 Both tables are ordered; the first entry that recognises the names is taken. What an entry needs is imported when it is
 used, so that a format whose packages are missing is in nobody's way.

@@ -1,4 +1,4 @@
-"""Which layer reads which value, and which layers take part in a phase, told from the messages alone."""
+"""Which layer reads which value, and which layers take part in a phase, found from the messages alone."""
 
 from __future__ import annotations
 

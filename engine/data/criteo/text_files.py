@@ -57,7 +57,7 @@ class TextFile(Protocol):
 
 
 def open_text(name: str) -> TextFile:
-    """Return a file; packed or not is told by its first bytes.
+    """Return a file; its first bytes say whether it is packed.
 
     Raises:
         DataError: it does not exist, is no file, or may not be read.

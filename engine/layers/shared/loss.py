@@ -12,7 +12,7 @@ Other layers whose tops count by `loss_weight` know nothing of the ranks: a mean
 is that over all ranks; a sum becomes the mean of the ranks' sums, 1 / R of what one rank with batch R B has, as in
 Caffe.
 
-Counts are at least 1. That holds in either phase of a net that trains; a net for tests is told of one rank, and counts
+Counts are at least 1. That holds in either phase of a net that trains; a net for tests knows of one rank, and counts
 for itself. (Caffe: loss_layer.cpp, softmax_loss_layer.cpp.)
 """
 
