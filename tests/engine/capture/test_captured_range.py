@@ -148,7 +148,8 @@ def test_two_inputs_that_are_one_tensor_in_some_passes_are_captured_for_both(par
         + conv("a", "m1", "a", 3) + conv("b", "m2", "b", 3) + layer("s", "Eltwise", "a b", "s")
         + dense("ip2", "s", "ip2", 3) + LOSS
     )  # fmt: skip
-    both(text)
+    replays = both(text)
+    assert [part.is_replayed for part in replays.ranges] == [True]
 
 
 def test_gradients_that_share_memory_are_not_written_over():

@@ -87,7 +87,10 @@ def test_losses_are_added_up_in_the_net_s_order():
         layer(f"loss{weight}", "SoftmaxWithLoss", "ip2 label", f"loss{weight}", f"loss_weight: 0.{weight}")
         for weight in (9, 4, 1, 7)
     )
-    both(BRANCHES.replace(LOSS, losses))
+    replays = both(BRANCHES.replace(LOSS, losses))
+    (last,) = replays.ranges
+    captured = [step.layer.name for step in last.steps if step.layer.name.startswith("loss")]
+    assert last.is_replayed and captured == ["loss9", "loss4", "loss1", "loss7"]
 
 
 def test_ends_of_residual_blocks_that_are_made_again_are_left_out():

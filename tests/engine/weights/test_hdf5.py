@@ -243,7 +243,9 @@ def test_groups_that_lie_in_a_circle_end(tmp_path):
     save_hdf5(make_net(chain("one"), seed=2), tmp_path / "w.h5")
     with h5py.File(tmp_path / "w.h5", "r+") as file:
         file["data/circle"] = file["data"]
-    make_net(chain("one")).copy_trained_layers(tmp_path / "w.h5")
+    net = make_net(chain("one"))
+    net.copy_trained_layers(tmp_path / "w.h5")
+    assert torch.equal(net.arena.data, make_net(chain("one"), seed=2).arena.data)
 
 
 def test_damaged_files_are_refused_and_leave_the_net_as_it_was(tmp_path):
