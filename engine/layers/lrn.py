@@ -3,6 +3,9 @@
     ACROSS_CHANNELS:  scale = k + alpha / local_size * sum of x^2 over local_size neighbouring channels
     WITHIN_CHANNEL:   scale = 1 + alpha * mean of x^2 over local_size x local_size pixels   (k is not used)
     y = x * scale^-beta                                   (x is 0 outside the image and outside the channels)
+    dx_i = scale_i^-beta dy_i - 2 alpha beta / n x_i sum over j of y_j dy_j / scale_j
+
+The sum is over the places j whose scale x_i is part of; n is local_size, or local_size^2 within a channel.
 
 Fields of `lrn_param` (default): local_size (5, odd); alpha (1); beta (0.75); k (1); norm_region (ACROSS_CHANNELS).
 Bottom: (N, C, H, W). Top: the same shape.
