@@ -66,6 +66,10 @@ def test_other_axes_have_to_agree():
         concat("", (2, 3, 4), (2, 3, 5))
     with pytest.raises(NetError, match=r"bottom 1 \('b'\) has \(2, 3\)"):
         concat("", (2, 3, 4), (2, 3))
+    with pytest.raises(NetError, match=r"bottom 1 \('b'\) has \(3, 3, 4\)"):
+        concat("", (2, 3, 4), (3, 3, 4))
+    with pytest.raises(NetError, match=r"bottom 1 \('b'\) has \(2,\)"):
+        concat("", (2, 3), (2,))
     with pytest.raises(NetError, match="axis 3 does not exist in a blob with 2 axes"):
         concat("axis: 3", (2, 3), (2, 3))
 
