@@ -38,7 +38,7 @@ def resize_bytes(image: Array, height: int, width: int) -> Array:
         return image
     (above, below), (weights_above, weights_below) = _taps(rows, height, clamped=False)
     (left, right), (weights_left, weights_right) = (
-        [np.repeat(part, channels) for part in parts] for parts in _taps(columns, width, clamped=True)
+        [_for_each_channel(part, channels) for part in parts] for parts in _taps(columns, width, clamped=True)
     )
     for numbers in (left, right):
         numbers *= channels
@@ -63,6 +63,10 @@ def resize_bytes(image: Array, height: int, width: int) -> Array:
         upper >>= 2
         result[block] = upper
     return result.reshape(height, width, channels)
+
+
+def _for_each_channel(values: Array, channels: int) -> Array:
+    return np.repeat(values, channels)
 
 
 @functools.lru_cache(maxsize=256)
