@@ -18,7 +18,7 @@ from mgcaffe.engine.layers.relu import ReLU
 from mgcaffe.engine.layers.relu6 import HIGHEST, ReLU6
 from mgcaffe.engine.layers.swish import Swish
 from mgcaffe.engine.layers.threshold import Threshold
-from mgcaffe.tools.convert.torch_out.emitter import Blob, Emitter, Operator, call, number, powered
+from mgcaffe.tools.convert.torch_out.emitter import LARGEST, Blob, Emitter, Operator, call, number, powered
 
 
 def linear(x: str, scale: float, shift: float) -> str:
@@ -77,7 +77,11 @@ def gelu(e: Emitter, layer: GELU) -> list[str]:
 
 
 def clip(e: Emitter, layer: Clip) -> list[str]:
-    """Tensor.clamp."""
+    """Tensor.clamp, without a bound that is the largest float32: importers write so where there is none."""
+    if layer.low <= -LARGEST < layer.high < LARGEST:
+        return [f"{e.x}.clamp(max={number(layer.high)})"]
+    if -LARGEST < layer.low < LARGEST <= layer.high:
+        return [f"{e.x}.clamp(min={number(layer.low)})"]
     return [f"{e.x}.clamp({number(layer.low)}, {number(layer.high)})"]
 
 

@@ -17,6 +17,8 @@ from mgcaffe.engine.types import Shape
 from mgcaffe.tools.convert.layer_writer import LayerWriter
 from mgcaffe.tools.convert.torch_out.module import Array, Module
 
+LARGEST = float(np.finfo(np.float32).max)
+
 
 @dataclass(frozen=True)
 class Together:
@@ -234,6 +236,8 @@ def number(value: float) -> str:
     short = float(str(np.float32(value)))
     if not np.isfinite(short):
         return f'float("{short}")'
+    if abs(short) > LARGEST:  # rounded for the reader, which PyTorch takes for an overflow
+        return repr(float(np.float32(value)))
     whole = int(short)
     return str(whole) if whole == short and abs(short) < 1e6 else repr(short)
 
