@@ -136,15 +136,25 @@ def scores_of(net: Net, outputs: Sequence[str]) -> Scores:
                 f" {_LEAST_NORMALIZED} (--input_shape) allows it"
             )
     makers = {blob.name: node for node in net.nodes for blob in node.tops}
-    states = _exposed_states(net)
-    for output in (each for each in outputs if each not in states):
+    states, learned = _exposed_states(net), _learned(net)
+    for output in (each for each in outputs if each not in states and each in learned):
         # Behind probabilities near 0 and 1 gradients are rounding alone, so the loss is of what a Softmax reads.
         maker = makers.get(output)
         name = maker.layer.bottom_names[0] if maker is not None and maker.layer.type == "Softmax" else output
         shape = tuple(net.blobs[name].shape) if name in net.blobs else ()
         if len(shape) > 1 and shape[1] > 1:
             return name, shape
-    raise CannotTrain("no output has a score for each of several classes (N x C ...)")
+    raise CannotTrain("no output has a score for each of several classes (N x C ...) and depends on what is trained")
+
+
+def _learned(net: Net) -> set[str]:
+    """Return the blobs that depend on a parameter that is trained."""
+    found: set[str] = set()
+    for node in net.nodes:
+        trains = any(parameter.lr_mult and not parameter.measured for parameter in node.layer.parameters)
+        if trains or any(blob.name in found for blob in node.bottoms):
+            found.update(blob.name for blob in node.tops)
+    return found
 
 
 def _draws(layer: LayerParameter) -> bool:

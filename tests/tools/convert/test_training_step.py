@@ -46,6 +46,10 @@ class Scores(nn.Module):
     def forward(self, x):
         return self.conv(x)
 
+class Heads(Net):
+    def forward(self, x):
+        return x.mean((2, 3)), super().forward(x)
+
 class Overwritten(nn.Module):
     def __init__(self):
         super().__init__()
@@ -177,6 +181,14 @@ def test_a_note_says_why_no_step_was_compared(folder, module, shape, why):
     result = convert(f"nets.py:{module}", "net.prototxt", input_shape=shape)
     assert result.holds and result.training is None and result.document()["training_step"] is None
     assert result.notes[0].startswith(f"the training step was not compared: {why}")
+
+
+def test_the_loss_is_of_an_output_that_depends_on_parameters(folder):
+    """A module that is written returns its outputs in the order of their blobs' layers, such ones first."""
+    pytest.importorskip("safetensors")
+    for source, target in (("nets.py:Heads", "net.prototxt"), (["net.prototxt", "net.caffemodel"], "out.py")):
+        result = convert(source, target, input_shape=SHAPE)
+        assert result.training is not None and "fc/0" in {each.name for each in result.training.gradients}
 
 
 def test_gradients_that_pytorch_computes_wrongly_are_caught(folder, monkeypatch):
