@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from mgcaffe.engine.weights.saved_layers import SavedBlob, SavedLayer
-from mgcaffe.prototxt import LayerParameter, NetParameter
+from mgcaffe.prototxt import LayerParameter, NetParameter, ParamSpec
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 
 # What works in place also in Caffe, and the types whose backward pass does not read the top that is written over.
@@ -115,18 +115,17 @@ class LayersMade:
             self.net.layer.add(name=self._free("silence"), type="Silence", bottom=unread)
 
     def share_parameters(self) -> None:
-        """Give parameters that several layers read, in one shape, the name that makes Caffe's layers share them."""
-        users = Counter((blob.name, blob.tensor.shape) for _, blobs in self._constants for blob in blobs if blob.name)
-        shapes: dict[str, list[Shape]] = {}
-        for name, shape in users:
-            shapes.setdefault(name, []).append(shape)
+        """Give parameters that several layers read the name that makes Caffe's layers share them, in whatever shape."""
+        users = Counter(blob.name for _, blobs in self._constants for blob in blobs if blob.name)
+        shapes: dict[str, Shape] = {}
         for layer, blobs in self._constants:
             for index, blob in enumerate(blobs):
-                if users[blob.name, blob.tensor.shape] > 1:
+                if users[blob.name] > 1:
                     while len(layer.param) <= index:
                         layer.param.add()
-                    number = shapes[blob.name].index(blob.tensor.shape)
-                    layer.param[index].name = f"{blob.name}.{number}" if number else blob.name
+                    layer.param[index].name = blob.name
+                    if shapes.setdefault(blob.name, tuple(blob.tensor.shape)) != tuple(blob.tensor.shape):
+                        layer.param[index].share_mode = ParamSpec.PERMISSIVE
 
     def weights(self) -> list[SavedLayer]:
         """Return the layers' parameters, which stay where they are."""

@@ -53,15 +53,15 @@ def _scaled(op: Operation, y: Value, weight: Constant | None, bias: Constant | N
 
 
 def _sums(mean: Constant, variance: Constant, momentum: float) -> list[Constant]:
-    """Return the blobs of BatchNorm that go on as running averages do.
+    """Return the blobs of BatchNorm that go on as running averages do, under names that are not the averages'.
 
     With f = 1 - momentum and the sum of weights 1 / momentum, W2 becomes f / momentum + 1 = 1 / momentum again, and
     W0 / W2 becomes f mean + momentum times the batch's.
     """
     weight = 1 / momentum if momentum else 1.0
     return [
-        Constant(mean.tensor.double() * weight, mean.name),
-        Constant(variance.tensor.double() * weight, variance.name),
+        Constant(mean.tensor.double() * weight, mean.name and f"{mean.name}.sum"),
+        Constant(variance.tensor.double() * weight, variance.name and f"{variance.name}.sum"),
         Constant(torch.tensor([weight]), mean.name and f"{mean.name}.weight"),
     ]
 

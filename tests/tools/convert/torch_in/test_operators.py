@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from mgcaffe.prototxt import ParamSpec
 from tests.support.torchkit import SHAPE, Function, check_training_step, converted, layers_of, types_of
 
 pytestmark = pytest.mark.slow
@@ -347,6 +348,36 @@ def test_shared_parameters_have_a_name():
     layers = [layer for layer in layers_of(converted(Shared())) if layer.type == "Convolution"]
     assert [layer.name for layer in layers] == ["conv", "conv_2"]
     assert [[spec.name for spec in layer.param] for layer in layers] == [["conv.weight", "conv.bias"]] * 2
+
+
+class SharedInOtherShape(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(self.conv(x).mean((2, 3)), self.conv.weight.view(4, 4))
+
+
+def test_parameters_of_another_shape_are_shared_as_well():
+    model = converted(SharedInOtherShape())
+    specs = [layers_of(model)[place].param[0] for place in (0, -1)]
+    assert [spec.name for spec in specs] == ["conv.weight"] * 2
+    assert [ParamSpec.DimCheckMode.Name(spec.share_mode) for spec in specs] == ["STRICT", "PERMISSIVE"]
+    check_training_step(SharedInOtherShape(), classes=4)
+
+
+class AveragesRead(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bn = nn.BatchNorm1d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.bn(x) + self.bn.running_mean
+
+
+def test_averages_that_are_read_as_well_are_not_shared_with_the_sums():
+    assert types_of(converted(AveragesRead(), (3, 4))) == ["BatchNorm", "Scale", "Bias"]
 
 
 def test_buffers_are_frozen():
