@@ -34,9 +34,11 @@ class TorchModule(Opened):
     def side(self) -> TorchSide:
         """Return the program as PyTorch runs it, with the names of the net where it can become one."""
         try:
-            return TorchSide(self.program, {value: blob for blob, value in self.source.names.items()})
+            source = self.source
         except NetError:
             return TorchSide(self.program)
+        assert isinstance(source, TorchModel)
+        return TorchSide(self.program, {value: blob for blob, value in source.names.items()}, outputs=source.outputs)
 
     def training(self) -> TorchTraining:
         """Return the program as something that computes a training step."""

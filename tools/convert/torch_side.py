@@ -21,6 +21,7 @@ class TorchSide:
         program: made by torch.export in evaluation mode.
         names: what to call the values of the graph's nodes, by the nodes' names; those that are missing are left out.
             Without any, values are called as their nodes are.
+        outputs: what the values are called that the program returns; None: as their nodes are.
         dtype: what to compute in.
     """
 
@@ -29,10 +30,12 @@ class TorchSide:
         program: ExportedProgram,
         names: Mapping[str, str] | None = None,
         *,
+        outputs: Sequence[str] | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         self._program = program
         self._names = names or {node.name: node.name for node in program.graph.nodes}
+        self._outputs = outputs
         self._dtype = dtype
         self._constants = {name: _as(each.tensor.detach(), dtype) for name, each in constants_of(program).items()}
 
@@ -45,6 +48,8 @@ class TorchSide:
     @property
     def outputs(self) -> Sequence[str]:
         """What the program returns."""
+        if self._outputs is not None:
+            return self._outputs
         return [self._names[str(name)] for name in self._program.graph_signature.user_outputs]
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

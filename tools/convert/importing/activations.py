@@ -12,6 +12,8 @@ LARGEST = 3.4028234663852886e38
 def clipped(op: Operation, x: Value, low: float | None, high: float | None) -> Value:
     """Limit values to an interval that may be open: ReLU or ReLU6 where they are that, else Clip."""
     low, high = -LARGEST if low is None else low, LARGEST if high is None else high
+    if low > high:
+        op.refuse(f"its interval is empty: {low:g} to {high:g}")
     if low == 0 and high == 6:
         return op.layer("ReLU6", [x])
     if low == 0 and high == LARGEST:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from mgcaffe.tools.convert.importing.activations import clipped
 from mgcaffe.tools.convert.importing.operation import Operation
@@ -120,8 +120,12 @@ def _covered(op: Operation, large: Shape, small: Shape) -> tuple[int, int]:
         return 0, 0
     first, last = long[0], long[-1]
     if full[first : last + 1] != tuple(large[first : last + 1]):
-        op.refuse(f"shape {small} broadcasts over an axis between two of its own in {large}, which no layer does")
+        _refuse_gap(op, large, small)
     return first, last + 1
+
+
+def _refuse_gap(op: Operation, large: Shape, small: Shape) -> NoReturn:
+    op.refuse(f"shape {small} broadcasts over an axis between two of its own in {large}, which no layer does")
 
 
 def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: Constant | None = None) -> Value:
@@ -151,6 +155,8 @@ def _broadcast(op: Operation, kind: str, one: Value, two: Value) -> Value:
         first, end = 0, max(end, 1)  # from the batch axis on, also where the example has one item
         if small.shape[0] != large.shape[0]:
             op.refuse(f"shape {small.shape} has one value for all items of {large.shape}, which no layer computes")
+        if small.shape[:end] != large.shape[:end]:
+            _refuse_gap(op, large.shape, small.shape)
     covered = large.shape[first:end]
     if small.shape != covered:
         dims = [0 if axis == 0 and first == 0 else size for axis, size in enumerate(covered)]

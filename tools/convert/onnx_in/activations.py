@@ -37,8 +37,6 @@ def clip(op: Operation) -> Value:
     x = op.blob()
     if low is None and high is None:
         return x
-    if low is not None and high is not None and low > high:
-        op.refuse(f"its interval is empty: {low:g} to {high:g}")
     return activations.clipped(op, x, low, high)
 
 

@@ -99,12 +99,22 @@ def pow_(op: Operation) -> Value:
     return op.layer("Power", [op.blob()], power_param={"power": exponent})
 
 
-def dropout(op: Operation) -> Value:
-    """dropout: Dropout."""
+def _refuse_training(op: Operation) -> None:
     if op["train"]:
         op.refuse("it was exported in training mode", "call model.eval() before torch.export")
+
+
+def dropout(op: Operation) -> Value:
+    """dropout: Dropout."""
+    _refuse_training(op)
     x = op.blob()
     return op.layer("Dropout", [x], dropout_param={"dropout_ratio": op["p"]}) if op["p"] else x
+
+
+def other_dropout(op: Operation) -> Result:
+    """feature_dropout, alpha_dropout, feature_alpha_dropout: nothing, in evaluation mode."""
+    _refuse_training(op)
+    return unchanged(op)
 
 
 def unchanged(op: Operation) -> Result:
@@ -156,8 +166,9 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "reciprocal": power(-1),
     "pow": pow_,
     "dropout": dropout,
-    "feature_dropout": unchanged,
-    "alpha_dropout": unchanged,
+    "feature_dropout": other_dropout,
+    "alpha_dropout": other_dropout,
+    "feature_alpha_dropout": other_dropout,
     "contiguous": unchanged,
     "clone": unchanged,
     "detach": detached,

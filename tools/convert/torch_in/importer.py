@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,10 +45,12 @@ class TorchModel(Model):
         parameters: by layer and number of the blob, the name of the same parameter in the module's `state_dict`.
         roundings: by the name of a graph's value, what the net multiplies it by because a factor that the graph does
             not have is float32 in a file (1 / 3 where the graph divides by 3).
+        outputs: the blobs that the program returns, in its order.
     """
 
     parameters: Mapping[tuple[str, int], str] = field(default_factory=dict)
     roundings: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    outputs: Sequence[str] = ()
 
 
 def constants_of(program: ExportedProgram) -> dict[str, Constant]:
@@ -117,14 +119,20 @@ class _Import:
         for place, node in enumerate(self.nodes):
             if node.op == "call_function" and node not in self.done and operator_name(node) not in CHECKS:
                 self._add(place, node)
-        outputs = self._outputs()
+        outputs = self._outputs(file)
+        self.made.drop_unread(outputs)
         self.made.silence(outputs)
         self.made.share_parameters()
         renamed = self.made.work_in_place(outputs)
-        names = {renamed[blob]: value for blob, value in self.values.items()}
+        names = {renamed[blob]: value for blob, value in self.values.items() if blob in renamed}
         source = net_source(self.made.net, file=file)
         return TorchModel(
-            source, self.made.weights(), names, parameters=self.made.parameters(), roundings=self.roundings
+            source,
+            self.made.weights(),
+            names,
+            parameters=self.made.parameters(),
+            roundings=self.roundings,
+            outputs=[renamed[blob] for blob in outputs],
         )
 
     def _compute_constants(self) -> None:
@@ -211,7 +219,8 @@ class _Import:
             self._replace(place, node, result)
         self.known[node] = result
         if isinstance(result, Value) and not result.pad and result.blob not in self.inputs:
-            self.values[result.blob] = node.name
+            if result.blob not in self.values or node.name in self.program.graph_signature.user_outputs:
+                self.values[result.blob] = node.name
         elif not isinstance(result, (Value, Constant)):
             for user in node.users:
                 number = user.args[1]
@@ -230,13 +239,13 @@ class _Import:
             elif isinstance(value, Value) and value.blob in others and later & set(other.users):
                 refuse(node, "it writes over a part or view of a value that is read afterwards", "write a copy instead")
 
-    def _outputs(self) -> list[str]:
+    def _outputs(self, file: str) -> list[str]:
         names = list(self.program.graph_signature.user_outputs)
         by_name = {node.name: value for node, value in self.known.items()}
         blobs = []
         for name in names:
             value = by_name.get(str(name))
             if not isinstance(value, Value) or value.pad or value.blob in self.inputs:
-                raise NetError(f"output '{name}' is not computed from the input by any layer")
+                raise NetError(f"{file}: output '{name}' is not computed from the input by any layer")
             blobs.append(value.blob)
         return blobs

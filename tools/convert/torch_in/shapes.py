@@ -57,7 +57,9 @@ def shuffle_of(node: Node) -> tuple[Node, int] | None:
     if operator_name(node) not in ("view", "reshape") or not isinstance(node.args[0], Node):
         return None
     before, apart = shape_of(node.args[0]), shape_of(node)
-    if len(before) != 4 or apart != (before[0], apart[1], before[1] // max(1, apart[1]), *before[2:]):
+    if len(before) != 4 or len(apart) != 5:
+        return None
+    if apart != (before[0], apart[1], before[1] // max(1, apart[1]), *before[2:]):
         return None
     steps: list[Node] = []
     current = node

@@ -73,6 +73,17 @@ def test_what_is_read_elsewhere_is_not_written_over():
     assert types_of(outputs) == ["TanH", "Power", "Power", "ReLU"]
 
 
+class CopyWrittenOver(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x.tanh()
+        return y, y.clone().relu_()
+
+
+def test_a_value_with_a_copy_has_its_first_name():
+    model = converted(CopyWrittenOver())
+    assert model.names == {"data": "x", "tanh": "tanh", "relu": "relu_"} and model.outputs == ["tanh", "relu"]
+
+
 class WrittenOver(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = x.tanh()
@@ -131,6 +142,26 @@ def test_a_computed_value_that_nothing_reads_makes_no_layer():
     assert types_of(converted(Function(function))) == ["TanH"]
 
 
+def test_what_is_written_in_place_and_read_by_nothing_makes_no_layer():
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = F.conv2d(x, torch.ones(2, 4, 1, 1))
+        y.relu_()
+        return x.tanh()
+
+    assert types_of(converted(Function(function))) == ["TanH"]
+
+
+def test_one_factor_for_the_channels_of_the_only_item_is_refused():
+    program = export_module(Function(lambda x: x * x[:, :1]), (1, *SHAPE[1:]), "the module")
+    with pytest.raises(NetError, match=r"broadcasts over an axis between two of its own .*aten.mul"):
+        import_program(program, name="net", file="net")
+
+
+def test_all_axes_in_one_are_no_shuffle_of_channels():
+    model = converted(Function(lambda x: x.view(-1) * 2), (1, 4, 6, 6))
+    assert types_of(model) == ["Reshape", "Power"]
+
+
 def test_an_output_may_be_detached():
     assert types_of(converted(Function(lambda x: x.tanh().detach()))) == ["TanH"]
 
@@ -175,6 +206,9 @@ REFUSED = {
     "steps": (lambda x: x[..., ::2], "it takes values with a step"),
     "whole numbers": (lambda x: x.to(torch.int64), "it makes numbers of another type"),
     "nothing but the input": (lambda x: x, "output 'inputs_0' is not computed"),
+    "empty interval": (lambda x: x.clamp(1, -1), "its interval is empty: 1 to -1"),
+    "dropout of channels in training": (lambda x: F.dropout2d(x, training=True), "it was exported in training mode"),
+    "alpha dropout in training": (lambda x: F.alpha_dropout(x, training=True), "it was exported in training mode"),
     "rounded quotient": (lambda x: torch.div(x, 2, rounding_mode="floor"), "it rounds the quotient"),
     "division by zero": (lambda x: x / 0, "it divides by zero"),
     "flattened batch": (lambda x: x.flatten(0, 1), "it flattens the batch axis"),
