@@ -34,6 +34,7 @@ from mgcaffe.tools.convert.training_step import CannotTrain, Scores, TrainingSid
 from mgcaffe.tools.convert.weights_files import WeightsSide, compare_arrays, weights_side
 
 _NOT_TRAINED = "the training step was not compared"
+_INNER = "outputs that layers read as well, which the net therefore has as blobs, but not as outputs"
 _SHOWN = 5
 """How many names of values a note lists."""
 NOT_CHECKED = "not compared with its source (--no_check)"
@@ -120,6 +121,7 @@ def convert(
         tolerance = 0.0
     finals = tuple(writer.files(path))
     _refuse_overwriting(words, finals)
+    _refuse_folders(finals)
     _keep_weights(opened, path)
     notes = _notes(opened, writer)
     with _built_aside(finals) as building:
@@ -149,8 +151,11 @@ def _prove(opened: Opened, writer: Writer, paths: Sequence[Path], result: Result
     trained = _trained(opened, writer, paths)
     scores: Scores | None = None
     notes: tuple[str, ...] = ()
+    outputs = [mine for its in side.outputs for mine in names if names[mine] == its]
     if trained is not None:
-        scores, notes = _find_scores(net, [mine for its in side.outputs for mine in names if names[mine] == its])
+        scores, notes = _find_scores(net, outputs)
+    if inner := [name for name in outputs if name not in net.outputs]:
+        notes = (*notes, f"{_INNER}: {_listed(inner)}")
     del net
     opened.close()
     ours = side.run(fed)
@@ -247,6 +252,13 @@ def _refuse_overwriting(words: Sequence[str], finals: Sequence[Path]) -> None:
     for path in finals:
         if path.resolve() in read:
             raise UsageError(f"{path} would be written, but it is what is read", hint="give the output another name")
+
+
+def _refuse_folders(finals: Sequence[Path]) -> None:
+    """Refuse to write where a folder is, before the first of several files has got its name."""
+    for path in finals:
+        if path.is_dir():
+            raise EngineError(f"cannot write {path}: it is a folder", exit_code=EXIT_CANNOT_WRITE)
 
 
 def _keep_weights(opened: Opened, target: Path) -> None:

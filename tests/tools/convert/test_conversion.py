@@ -205,6 +205,14 @@ def test_a_folder_in_the_place_of_what_is_built_is_one_message(folder):
     assert caught.value.exit_code == 73
 
 
+def test_a_folder_in_the_place_of_one_of_two_files_leaves_the_other_as_it_is(folder):
+    (folder / "out.prototxt").mkdir()
+    (folder / "out.caffemodel").write_text("mine")
+    with pytest.raises(EngineError, match=r"cannot write out\.prototxt: it is a folder") as caught:
+        convert(["net.prototxt", "net.caffemodel"], "out.prototxt")
+    assert caught.value.exit_code == 73 and (folder / "out.caffemodel").read_text() == "mine"
+
+
 @pytest.mark.parametrize("target", ["net.caffemodel", "w.npz"])
 def test_weights_that_are_there_are_not_replaced_by_those_of_fillers(folder, target):
     (folder / "w.npz").write_bytes(b"weights")

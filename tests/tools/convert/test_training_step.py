@@ -50,6 +50,11 @@ class Heads(Net):
     def forward(self, x):
         return x.mean((2, 3)), super().forward(x)
 
+class Inner(nn.Module):
+    def forward(self, x):
+        y = x.tanh()
+        return y, y * 2
+
 class Overwritten(nn.Module):
     def __init__(self):
         super().__init__()
@@ -181,6 +186,12 @@ def test_a_note_says_why_no_step_was_compared(folder, module, shape, why):
     result = convert(f"nets.py:{module}", "net.prototxt", input_shape=shape)
     assert result.holds and result.training is None and result.document()["training_step"] is None
     assert result.notes[0].startswith(f"the training step was not compared: {why}")
+
+
+def test_outputs_that_the_net_has_as_blobs_alone_are_named(folder):
+    notes = convert("nets.py:Inner", "net.prototxt", input_shape=SHAPE).notes
+    said = "outputs that layers read as well, which the net therefore has as blobs, but not as outputs: tanh"
+    assert notes == ("the training step was not compared: no parameter is trained", said)
 
 
 def test_the_loss_is_of_an_output_that_depends_on_parameters(folder):
