@@ -10,6 +10,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Interpreter, Node
 
+from mgcaffe.errors import DataError
 from mgcaffe.tools.convert.torch_in.importer import constants_of
 from mgcaffe.tools.convert.torch_in.operation import CHECKS, is_cast, is_copy, operator_name, shape_of
 
@@ -53,13 +54,20 @@ class TorchSide:
         return [self._names[str(name)] for name in self._program.graph_signature.user_outputs]
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Run node by node; what a later node writes over is kept as it was."""
+        """Run node by node; what a later node writes over is kept as it was.
+
+        Raises:
+            DataError: PyTorch cannot run the program, though it could export it.
+        """
         recorder = _Recorder(self._program.graph_module)
         # Copies, since a module may write over its inputs.
         nodes = {name: node for node, name in self._names.items()}
         given = {nodes[name]: _as(torch.from_numpy(values), self._dtype).clone() for name, values in inputs.items()}
-        with torch.no_grad():
-            recorder.run(*_in_order(self._program, {**self._constants, **given}))
+        try:
+            with torch.no_grad():
+                recorder.run(*_in_order(self._program, {**self._constants, **given}))
+        except RuntimeError as error:
+            raise DataError(f"PyTorch cannot run the program: {str(error).splitlines()[0]}") from None
         return {self._names[node]: values for node, values in recorder.values.items() if node in self._names}
 
 

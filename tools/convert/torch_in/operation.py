@@ -48,6 +48,9 @@ def is_copy(node: Node) -> bool:
     if operator_name(node) == "to":
         first: Any = node.args[0]
         return bool(arguments_of(node).get("copy")) or node.meta["val"].dtype != first.meta["val"].dtype
+    if operator_name(node) == "contiguous":
+        order: Any = node.kwargs.get("memory_format", torch.contiguous_format)
+        return not node.all_input_nodes[0].meta["val"].is_contiguous(memory_format=order)
     return operator_name(node) in ("clone", "_to_copy", "lift_fresh_copy")
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import io
 import logging
+import math
 import sys
 import traceback
 import warnings
@@ -23,6 +24,8 @@ from mgcaffe.errors import DataError, Location, NetError, UsageError, describe_e
 
 _TORCH = Path(torch.__file__).parent
 _PYTHON = Path(inspect.__file__).parent
+_MOST_VALUES = 2**31 - 1
+"""The most values of a blob (Caffe counts them in an int)."""
 
 Shape = Sequence[int]
 Shapes = Shape | Mapping[str, Shape]
@@ -64,7 +67,7 @@ def export_module(module: Any, input_shape: Shapes, name: str) -> ExportedProgra
         name: what to call it in messages.
 
     Raises:
-        UsageError: `forward` has no such input, or one more that has no shape.
+        UsageError: `forward` has no such input, or one more that has no shape, or no blob can have that shape.
         NetError: torch.export refuses the module, with the line of the user's Python where it does so.
     """
     in_order, by_name = _examples(module, input_shape, name)
@@ -94,6 +97,12 @@ def _examples(module: Any, input_shape: Shapes, name: str) -> tuple[tuple[torch.
     """Return inputs of these shapes: in order, and, behind one that is left out, by name."""
     dtype = _dtype(module)
     shapes = dict(input_shape) if isinstance(input_shape, Mapping) else {"": input_shape}
+    for shape in shapes.values():
+        if any(size < 1 for size in shape) or math.prod(shape) > _MOST_VALUES:
+            raise UsageError(
+                f"{name}: no blob can have the shape {tuple(shape)}",
+                hint=f"sizes are 1 or more, and their product at most {_MOST_VALUES}",
+            )
     given = {key: torch.zeros(tuple(shape), dtype=dtype) for key, shape in shapes.items()}
     parameters = [each for each in inspect.signature(module.forward).parameters.values() if each.kind in _NAMED]
     if not parameters:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from mgcaffe.errors import NetError
+from mgcaffe.errors import DataError, NetError
 from mgcaffe.tools.convert.caffe_side import value_names
 from mgcaffe.tools.convert.torch_in.importer import import_program
 from mgcaffe.tools.convert.torch_in.program import export_module
@@ -82,6 +82,21 @@ class CopyWrittenOver(nn.Module):
 def test_a_value_with_a_copy_has_its_first_name():
     model = converted(CopyWrittenOver())
     assert model.names == {"data": "x", "tanh": "tanh", "relu": "relu_"} and model.outputs == ["tanh", "relu"]
+
+
+class ContiguousWrittenOver(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.tanh().transpose(2, 3)
+        return y.contiguous().relu_() + y
+
+
+def test_another_order_in_memory_is_a_copy_that_may_be_written_over():
+    assert types_of(converted(ContiguousWrittenOver())) == ["TanH", "Permute", "ReLU", "Eltwise"]
+
+
+def test_a_module_that_exports_but_does_not_run_is_refused():
+    with pytest.raises(DataError, match="PyTorch cannot run the program: unsupported operation"):
+        converted(Function(lambda x: (y := x.tanh()).add_(y.transpose(2, 3))))
 
 
 class WrittenOver(nn.Module):

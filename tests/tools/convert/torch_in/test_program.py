@@ -121,6 +121,12 @@ def test_a_missing_shape(folder):
         load_program("nets.py:make")
 
 
+@pytest.mark.parametrize("shape", [(0, 4), (2**31, 4), (2, -4)])
+def test_a_shape_that_no_blob_can_have(folder, shape):
+    with pytest.raises(UsageError, match=r"^nets.py:make: no blob can have the shape "):
+        load_program("nets.py:make", shape)
+
+
 def test_several_inputs_have_shapes_by_name(folder):
     shapes = {"right": (2, 4), "left": (2, 4)}
     model = read_module("nets.py:Pair", shapes)
