@@ -146,9 +146,14 @@ class LmdbWriter:
                 self._take_over(earlier)
             else:
                 self._clear()
-            if self._work is not None:
-                work.write_text(self._work)
-            self._records = RecordFile(self._scratch, durable=self._work is not None)
+            try:
+                if self._work is not None and earlier is None:
+                    work.write_text(self._work)
+                self._records = RecordFile(self._scratch, durable=self._work is not None)
+            except (OSError, lmdb.Error):
+                if earlier is None:
+                    shutil.rmtree(self._scratch, ignore_errors=True)
+                raise
         except (OSError, lmdb.Error) as error:
             raise self._failure(error) from None
 

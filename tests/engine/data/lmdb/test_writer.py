@@ -1,7 +1,9 @@
 """Databases as our converters write them, with their sum files."""
 
+import contextlib
 import errno
 import os
+import resource
 
 import lmdb
 import pytest
@@ -145,6 +147,17 @@ def test_two_writers_of_one_database_exclude_each_other(tmp_path):
     assert open_lmdb(str(tmp_path / "db")).value(0) == b"b"
 
 
+@contextlib.contextmanager
+def limited_files(size):
+    """Let no file grow beyond so many bytes, as `ulimit -f` does; Python ignores the signal that comes with it."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def full(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -175,6 +188,21 @@ def test_records_that_were_committed_before_the_disk_was_full_are_resumed_from(t
         writer.put(b"1", b"last")
     source = open_lmdb(str(folder))
     assert [source.value(number) for number in (0, 999, kept)] == [b"0" * 10000, b"999" * 10000, b"last"]
+
+
+def test_a_disk_that_is_full_from_the_start_leaves_nothing_new_and_all_that_an_earlier_run_wrote(tmp_path):
+    """Files may have no byte more than the earlier run's database has."""
+    with limited_files(0), pytest.raises(EngineError, match="cannot write the database") as caught:
+        LmdbWriter(tmp_path / "new", work="w")
+    assert caught.value.exit_code == 73 and not list(tmp_path.iterdir())
+    folder = tmp_path / "db"
+    interrupted(folder)
+    with limited_files(0), pytest.raises(EngineError) as caught, LmdbWriter(folder, work="w", resume=True) as writer:
+        writer.put(b"01500", b"last")
+    assert caught.value.hint == f"1500 records stay in '{folder}.partial'; --resume goes on from them"
+    with LmdbWriter(folder, work="w", resume=True) as writer:
+        writer.put(b"01500", b"last")
+    assert len(open_lmdb(str(folder))) == 1501
 
 
 def test_keys_have_to_ascend(tmp_path):
