@@ -168,6 +168,20 @@ def launched(folder):
         yield job
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_job_whose_mpirun_is_told_to_end_has_stopped_or_says_that_it_was_killed(launched, folder, number):
+    """Half a second is often enough for the ranks to stop."""
+    (mpirun,) = psutil.Process(launched.process.pid).children()
+    os.kill(mpirun.pid, number)
+    result = launched.end(60)
+    assert not result.left_behind, result.describe()
+    if result.returncode == 75:
+        assert "error: " not in result.stderr and len(list(folder.glob("net_iter_*.solverstate"))) > 1
+    else:
+        assert result.returncode == 69, result.describe()
+        assert "error: mpirun was told to end, by SIGINT, SIGTERM or SIGHUP" in result.stderr, result.describe()
+
+
 def test_a_job_whose_mpirun_does_not_react_ends_after_a_ranks_death(launched):
     (mpirun,) = psutil.Process(launched.process.pid).children()
     os.kill(mpirun.pid, signal.SIGSTOP)

@@ -6,7 +6,7 @@
 | one rank failed and said why, here or on another host    | its own                        |
 | a rank was killed, crashed, or was ended by a library    | 69                             |
 | nothing moved for --stall_timeout                        | 70                             |
-| mpirun itself was killed                                 | 69                             |
+| mpirun itself was killed, or told to end by a signal     | 69                             |
 | mpirun could not start the ranks                         | 1                              |
 """
 
@@ -38,6 +38,11 @@ _NO_CAUSES = (EXIT_OK, EXIT_PEER_FAILED, EXIT_STOPPED_BY_SIGNAL)
 # What mpirun returns only after a rank did, which has said why. Where mpirun itself cannot start the ranks, it returns
 # 1, what ssh (255) or a shell on the other host (126, 127) returned, or a number of its own (181, 183, 213, 250).
 _CAUSES = (EXIT_BAD_INPUT, EXIT_STALLED, EXIT_NOT_FINITE, EXIT_CANNOT_WRITE, EXIT_RANKS_DISAGREE)
+
+_TOLD_TO_END = (
+    "mpirun was told to end, by SIGINT, SIGTERM or SIGHUP, and killed the ranks before they had stopped\n"
+    "  send signals to the launcher or to one rank: then all stop after a snapshot"
+)
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,10 @@ def judge(
         return Ending(EXIT_PEER_FAILED, lost_block(cause, _how(returncode)))
     if returncode == EXIT_OK:
         return Ending(max((place.code for place in places.values()), default=EXIT_OK))
+    if is_mpirun and returncode == EXIT_FAILED and _were_told_to_end(places):
+        if all(place.state == ENDED for place in places.values()):
+            return Ending(EXIT_STOPPED_BY_SIGNAL)
+        return Ending(EXIT_PEER_FAILED, _TOLD_TO_END)
     if returncode == EXIT_FAILED or not is_mpirun:
         return Ending(returncode)
     if not places and returncode not in _NO_CAUSES:
@@ -114,6 +123,14 @@ def judge(
 def _may_go(place: Place) -> bool:
     """Return whether a job that may lose trainers goes on without this rank, once it trains."""
     return place.rank > 0 and not place.is_server and place.iteration >= 0
+
+
+def _were_told_to_end(places: Mapping[int, Place]) -> bool:
+    """Return whether mpirun sent all ranks SIGTERM, which all are on this host, and no other cause ended one."""
+    caused = all(
+        each.terminated or (each.state, each.code) == (ENDED, EXIT_STOPPED_BY_SIGNAL) for each in places.values()
+    )
+    return bool(places) and caused and not _are_elsewhere(places)
 
 
 def _are_elsewhere(places: Mapping[int, Place]) -> bool:

@@ -27,6 +27,11 @@ def place(rank, state=RUNNING, code=0, **changes):
         (213, [], [], 1, "mpirun could not start the ranks"),
         (137, [], [place(0, ENDED, 69)], 69, "a rank on another host was killed by signal 9"),
         (1, [], [], 1, ""),
+        (1, [], [place(0, terminated=True), place(1, terminated=True)], 69, "mpirun was told to end, by SIGINT"),
+        (1, [], [place(0, ENDED, 75), place(1, terminated=True)], 69, "mpirun was told to end, by SIGINT"),
+        (1, [], [place(0, ENDED, 75), place(1, ENDED, 75)], 75, ""),
+        (1, [], [place(0, ENDED, 1), place(1, terminated=True)], 1, ""),
+        (1, [], [place(0, terminated=True)], 1, ""),  # the other rank is on another host, whose mpirun tells why
     ],
 )  # fmt: skip
 def test_an_end_gets_its_code_and_block(returncode, lost, others, code, words):
