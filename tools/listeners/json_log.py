@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -46,7 +47,10 @@ class JsonLog:
         self.path = Path(path)
         self._flushed_at = time.monotonic()
         try:
+            is_cut_off = _ends_within_a_line(self.path)
             self._file = self.path.open("a", encoding="utf-8")
+            if is_cut_off:
+                self._file.write("\n")  # or this run's first event would be a part of the line
         except OSError as error:
             raise EngineError(
                 f"cannot write the JSON log {self.path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE
@@ -188,6 +192,15 @@ class JsonLog:
         with suppress(OSError):  # what is left in its buffer cannot be written either
             self._file.close()
         _log.warning("cannot write the JSON log %s any more: %s", self.path, error.strerror)
+
+
+def _ends_within_a_line(path: Path) -> bool:
+    """Return whether a run was killed while it wrote the last line of a file."""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"
 
 
 def _predicted(plan: Any) -> dict[str, float] | None:

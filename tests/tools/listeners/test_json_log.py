@@ -37,6 +37,18 @@ def test_json_lines_hold_every_iteration_test_and_snapshot(tmp_path):
     assert lines[8]["hidden_share"] == pytest.approx(0.75)
 
 
+def test_a_run_begins_a_line_of_its_own_where_the_one_before_was_killed_within_one(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text('{"event": "start", "net": "a"}\n{"event": "iterat')
+    for _ in range(2):
+        log = JsonLog(path)
+        log.on_event(RUN[0])
+        log.close()
+    earlier, cut_off, *events_of_runs = path.read_text().splitlines()
+    assert json.loads(earlier)["net"] == "a" and cut_off == '{"event": "iterat'
+    assert [json.loads(line)["event"] for line in events_of_runs] == ["start", "start"]
+
+
 def test_a_json_log_has_the_changes_of_the_loss_scale(tmp_path):
     log = JsonLog(tmp_path / "run.json")
     log.on_event(events.LossScaleChanged(3, 32768.0, is_skipped=True))
