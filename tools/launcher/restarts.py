@@ -34,7 +34,7 @@ class Restarts:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._done = 0
-        self._since = time.time()
+        self._since, self._began = time.time(), time.monotonic()
 
     def delay_after(self, code: int) -> float | None:
         """Return the seconds to wait before the next start: 1, 2, 4 and so on up to 60; None: there is none."""
@@ -59,5 +59,9 @@ class Restarts:
         return f"Exit code {code} after {self._done} of {self._limit} restarts: giving up"
 
     def words(self, words: Sequence[str]) -> list[str]:
-        """Return the ranks' words for a start after the first."""
-        return [f"--restarted={self._since:.3f}", *words]
+        """Return the ranks' words for a start after the first, with when the first was, by the clock as it is now.
+
+        A clock that was set back meanwhile must not make this run's snapshots seem older than the run.
+        """
+        since = min(self._since, time.time() - (time.monotonic() - self._began))
+        return [f"--restarted={since:.3f}", *words]

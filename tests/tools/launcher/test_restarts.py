@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,17 @@ def test_restarts_are_limited_and_wait_longer_each_time():
     assert delays == [1, 2, 4, 8, 16, 32, 60, 60, None]
     assert "restart 8 of 8" in restarts.announce(69, 60)
     assert restarts.why_not(69) == "Exit code 69 after 8 of 8 restarts: giving up"
+
+
+def test_a_clock_that_is_set_back_makes_no_snapshot_of_this_run_older_than_it(monkeypatch):
+    wall, steady = [1000.0], [50.0]
+    monkeypatch.setattr(time, "time", lambda: wall[0])
+    monkeypatch.setattr(time, "monotonic", lambda: steady[0])
+    restarts = Restarts(1)
+    steady[0] += 20
+    for now, since in [(1020.0, 1000.0), (920.0, 900.0), (5000.0, 1000.0)]:  # as it was, set back, set forward
+        wall[0] = now
+        assert restarts.words(["train"]) == [f"--restarted={since:.3f}", "train"]
 
 
 @pytest.mark.parametrize("code", [0, 2, 65, 71, 73, 75, 76])
