@@ -54,9 +54,10 @@ class SavedState:
         for candidate in (beside, named) if beside_first else (named, beside):
             if _is_file(candidate):
                 return candidate
+        places = " and ".join(dict.fromkeys((str(named), str(beside))))
         raise unreadable(
             f"the weights '{self.learned_net}' that {self.path} names are missing",
-            f"looked for {named} and {beside}; put the caffemodel beside the solverstate",
+            f"looked for {places}; put the caffemodel beside the solverstate",
         )
 
     def check_solver_type(self, name: str) -> None:

@@ -102,7 +102,9 @@ class Retention:
         stored = [each for each in stored_snapshots(self._prefix) if each.manifest is not None]
         latest = next((each for each in stored if each.state == newest), None)
         if latest is None:
-            raise SnapshotError(f"{newest} was written, and is not there any more")
+            raise SnapshotError(
+                f"{newest} was written, and is not there any more (has another run the same snapshot_prefix?)"
+            )
         superseded = self._superseded([latest, *(each for each in stored if each is not latest)], best, warn)
         if not superseded:
             return

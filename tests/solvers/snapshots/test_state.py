@@ -102,6 +102,11 @@ def test_weights_are_looked_for_as_given_and_then_beside_the_state(tmp_path, mon
     with pytest.raises(SnapshotError, match=r"net_iter_7\.caffemodel.*missing") as caught:
         state.find_weights()
     assert caught.value.exit_code == EXIT_BAD_INPUT
+    assert caught.value.hint.startswith("looked for net_iter_7.caffemodel and moved/net_iter_7.caffemodel; put")
+    write(tmp_path / "a.solverstate", iteration=7)
+    with pytest.raises(SnapshotError) as caught:
+        read_state("a.solverstate").find_weights()
+    assert caught.value.hint.startswith("looked for net_iter_7.caffemodel; put")
     beside = tmp_path / "moved" / "net_iter_7.caffemodel"
     beside.touch()
     assert state.find_weights().resolve() == beside

@@ -335,6 +335,21 @@ def test_nothing_is_removed_if_the_new_one_is_not_on_disk_as_it_was_written(net,
     ]
 
 
+def test_another_run_under_the_prefix_that_removes_the_new_one_is_suspected(net, tmp_path, monkeypatch):
+    recorder = Recorder()
+    write = SnapshotCopy.write
+
+    def removing(copied, *args, **options):
+        state = write(copied, *args, **options)
+        state.unlink()
+        return state
+
+    monkeypatch.setattr(SnapshotCopy, "write", removing)
+    with make_solver(net, "snapshot: 1 snapshot_keep: 2", tmp_path, recorder=recorder) as solver:
+        solver.step(1)
+    assert "is not there any more (has another run the same snapshot_prefix?)" in recorder.of(Warned)[0].text
+
+
 def test_what_is_written_last_is_the_newest_whatever_its_iteration(net, tmp_path):
     """A run that starts anew under an old prefix must not lose its own snapshots to old ones."""
     with make_solver(net, "snapshot: 5", tmp_path) as solver:
