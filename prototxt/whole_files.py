@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 Content = bytes | Sequence[bytes | memoryview]
 """What a file is to hold: bytes, or pieces that are written one behind the other from where they lie."""
+ASIDE = r"\.(\d+)\.tmp"
+"""What `write_aside` adds to a file's name, with the number of its process, as a regular expression."""
+_ABANDONED_S = 60.0
 
 
 def pieces_of(content: Content) -> Sequence[bytes | memoryview]:
@@ -62,6 +66,32 @@ def write_aside(target: Path, content: Content) -> Path:
         temporary.unlink(missing_ok=True)
         raise
     return temporary
+
+
+def is_abandoned(path: Path, process: int | None = None) -> bool:
+    """Return whether nobody writes an unfinished file any more; this process does not.
+
+    Args:
+        path: the file.
+        process: the number of the process that writes it, if it is known. If it runs on this machine, the file stays;
+            it may run on another one, so the file also stays if it was written to within the last minute.
+    """
+    if process is not None and process != os.getpid() and _runs(process):
+        return False
+    try:
+        return time.time() - path.stat().st_mtime > _ABANDONED_S
+    except OSError:
+        return False
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def flush_folder(folder: Path) -> None:

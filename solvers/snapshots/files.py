@@ -7,15 +7,14 @@ import os
 import re
 import resource
 import shutil
-import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from mgcaffe.errors import Location, SnapshotError
-from mgcaffe.prototxt.whole_files import flush_folder, write_whole
+from mgcaffe.prototxt.whole_files import ASIDE, flush_folder, is_abandoned, write_whole
 from mgcaffe.solvers.snapshots.names import SHARD
 
-_LEFTOVER_AGE_S = 60.0
 _HINT = "free space or choose another snapshot_prefix; the snapshots written before are untouched"
 
 
@@ -117,7 +116,7 @@ def remove_leftovers(prefix: Path, writing: int | None = None) -> None:
         prefix: what the names of files begin with.
         writing: the iteration whose shards are being written now by others, which stay.
     """
-    pattern = re.compile(re.escape(prefix.name) + r"_(?:iter_\d+|best)\..+\.(\d+)\.tmp")
+    pattern = re.compile(re.escape(prefix.name) + r"_(?:iter_\d+|best)\..+" + ASIDE)
     try:
         entries = list(prefix.parent.iterdir())
     except OSError:
@@ -126,25 +125,14 @@ def remove_leftovers(prefix: Path, writing: int | None = None) -> None:
     for path in entries:
         if path.name.startswith(f"{prefix.name}_iter_{writing}."):
             continue
+        process = None
         if (match := shard.fullmatch(path.name)) is not None:
             if path.with_name(match.group(1)).exists():
                 continue
-        elif (match := pattern.fullmatch(path.name)) is None or _is_at_work(int(match.group(1))):
+        elif (match := pattern.fullmatch(path.name)) is not None:
+            process = int(match.group(1))
+        else:
             continue
-        try:
-            if time.time() - path.stat().st_mtime > _LEFTOVER_AGE_S:
+        if is_abandoned(path, process):
+            with suppress(OSError):
                 path.unlink()
-        except OSError:
-            continue
-
-
-def _is_at_work(process: int) -> bool:
-    if process == os.getpid():
-        return False
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -10,9 +10,11 @@ all.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import os
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -63,6 +65,7 @@ def run(flags: Flags, session: Session) -> int:
     _check(flags)
     start_logging(speaks=True)
     names = _names(flags)
+    _remove_unfinished(names, Path(flags.output_folder))
     convert = partial(_attempt, flags=flags)
     left_out = written = 0
     with (
@@ -125,6 +128,20 @@ def _names(flags: Flags) -> list[str]:
             raise DataError(f"'{name}' lies outside of --input_folder", location=location)
         names.append(name)
     return names
+
+
+def _remove_unfinished(names: Sequence[str], folder: Path) -> None:
+    """Remove what runs left of these images that were killed while they wrote one."""
+    from mgcaffe.prototxt.whole_files import ASIDE, is_abandoned
+
+    targets = {folder / name for name in names}
+    pattern = re.compile("(.+)" + ASIDE, re.DOTALL)
+    for parent in {target.parent for target in targets}:
+        with contextlib.suppress(OSError):  # mostly since it is not there
+            for path in parent.iterdir():
+                match = pattern.fullmatch(path.name)
+                if match is not None and path.with_name(match[1]) in targets and is_abandoned(path, int(match[2])):
+                    path.unlink()
 
 
 def _attempt(name: str, flags: Flags) -> str | None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import shutil
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import lmdb
@@ -297,6 +300,21 @@ def test_squares_of_pillow_are_jpeg_files_and_never_enlarged(engine, originals):
     assert engine.run("resize_and_crop_images", "--output_side_length=64", *words).returncode == 0
     with Image.open("out/wide.png") as image:
         assert image.size == (20, 20)
+
+
+def test_what_a_killed_run_left_of_these_images_is_removed(engine, originals):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (engine.folder / "out/more").mkdir(parents=True)
+    stale = [f"wide.png.{ended.pid}.tmp", f"more/tall.png.{ended.pid}.tmp"]
+    kept = [f"wide.png.{os.getppid()}.tmp", f"other.png.{ended.pid}.tmp", f"more/photo.jpg.{ended.pid}.tmp"]
+    for name in (*stale, *kept):
+        (engine.folder / "out" / name).write_bytes(b"half an image")
+    for name in (*stale, *kept[:2]):
+        os.utime(engine.folder / "out" / name, (0, 0))  # the last one was written to just now
+    assert engine.run("resize_and_crop_images", "--input_folder=in", "--output_folder=out").returncode == 0
+    left = {path.relative_to(engine.folder / "out").as_posix() for path in (engine.folder / "out").rglob("*.tmp")}
+    assert left == set(kept)
 
 
 def test_squares_of_pillow_have_no_palette_and_no_transparency(engine, originals):
