@@ -113,6 +113,11 @@ class Manifest:
             del values["shards"]
         return (json.dumps({**values, "checksum": _checksum(values)}, indent=1) + "\n").encode()
 
+    def has_files_of(self, other: Manifest) -> bool:
+        """Return whether both describe the same bytes."""
+        mine, theirs = ((each.weights, each.state, tuple(each.shards)) for each in (self, other))
+        return mine == theirs
+
     def check(self, weights: Path, state: Path) -> None:
         """Compare the files on disk with what was written.
 

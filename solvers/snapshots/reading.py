@@ -20,7 +20,7 @@ from mgcaffe.prototxt import SolverParameter, SolverSource, read_net
 from mgcaffe.solvers.events import Emit, Warned
 from mgcaffe.solvers.events.snapshots import NothingToRestore, Restored, WeightsCopied
 from mgcaffe.solvers.exchange.ranks import Ranks
-from mgcaffe.solvers.snapshots.manifest import check_file, read_manifest
+from mgcaffe.solvers.snapshots.manifest import Manifest, check_file, read_manifest
 from mgcaffe.solvers.snapshots.names import snapshot_prefix
 from mgcaffe.solvers.snapshots.progress import Progress
 from mgcaffe.solvers.snapshots.state import SavedState, unreadable
@@ -104,8 +104,10 @@ def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit, *, tables_t
         Where the solver stood.
 
     Raises:
-        SnapshotError, NetError: (exit code 65) a file cannot be used, or is not of this net and solver type.
+        SnapshotError, NetError: (exit code 65) a file cannot be used, or is not of this net and solver type; or the
+            snapshot was replaced while it was read, and the solver may hold a part of it.
     """
+    manifest = read_manifest(path)
     state, weights = read_snapshot(path)
     state.check_solver_type(updater.name)
     state.check_history(updater.history_blobs(net.parameters))
@@ -123,8 +125,24 @@ def load_snapshot(path: str, net: Net, updater: Updater, emit: Emit, *, tables_t
         _check_complete(report, net, weights)
     updater.separate_histories()
     state.copy_history(updater.history_blobs(net.parameters), tables_too=tables_too)
+    _check_not_replaced(path, manifest)
     emit(Restored(state.progress.iteration, str(path), None if weights is None else str(weights)))
     return state.progress
+
+
+def _check_not_replaced(path: str, before: Manifest | None) -> None:
+    """Make sure that all that was read is of one snapshot; who replaces one removes its manifest first.
+
+    Raises:
+        SnapshotError: (exit code 65) another run has replaced it, or has begun to.
+    """
+    now = read_manifest(path)
+    if before is None or (now is not None and now.has_files_of(before)):
+        return
+    raise unreadable(
+        f"the snapshot {path} was replaced or removed while it was read",
+        "let no other run write under this snapshot_prefix, and resume again",
+    )
 
 
 @contextmanager

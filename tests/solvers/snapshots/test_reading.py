@@ -5,6 +5,7 @@ import torch
 
 from mgcaffe.comm import SingleCommunicator
 from mgcaffe.comm.transport.threaded import run_ranks
+from mgcaffe.engine import Net
 from mgcaffe.errors import EXIT_BAD_INPUT, SnapshotError
 from mgcaffe.prototxt import NetParameter, SolverParameter
 from mgcaffe.solvers.events import Warned
@@ -138,6 +139,28 @@ def test_a_moved_snapshot_is_compared_with_its_manifest(snapshots, net, tmp_path
     with pytest.raises(SnapshotError, match=r"moved/net_iter_6\.caffemodel.*cut short") as caught:
         read_snapshot(moved / f"net_iter_6.solverstate{snapshots}")
     assert caught.value.exit_code == EXIT_BAD_INPUT
+
+
+def test_a_snapshot_that_another_run_replaces_while_it_is_read_is_refused(snapshots, net, tmp_path, monkeypatch):
+    """What is read would be the state of one run and the weights of the other."""
+    form = "HDF5" if snapshots else "BINARYPROTO"
+    path = f"{tmp_path}/net_iter_2.solverstate{snapshots}"
+    copy = Net.copy_trained_layers
+
+    def replacing(*args, **options):
+        monkeypatch.setattr(Net, "copy_trained_layers", copy)
+        with make_solver(
+            net, f"snapshot: 2 lr_policy: 'fixed' base_lr: 0.5 snapshot_format: {form}", tmp_path
+        ) as other:
+            other.step(2)
+        return copy(*args, **options)
+
+    with make_solver(net, f"snapshot_format: {form}", tmp_path) as solver:
+        monkeypatch.setattr(Net, "copy_trained_layers", replacing)
+        with pytest.raises(SnapshotError, match=r"net_iter_2\..* was replaced or removed while it was read") as caught:
+            solver.restore(path)
+        assert caught.value.exit_code == EXIT_BAD_INPUT
+        solver.restore(path)
 
 
 def test_a_refused_snapshot_leaves_the_solver_as_it_was(snapshots, net, tmp_path):
