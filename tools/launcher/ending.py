@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mgcaffe.comm.supervision.status import ENDED, FAILED, RUNNING, Place
+from mgcaffe.comm.supervision.status import ENDED, FAILED, RUNNING, STARTING, Place
 from mgcaffe.comm.supervision.verdict import END_MESSAGE, lost_block, name_signal
 from mgcaffe.errors import (
     EXIT_BAD_INPUT,
@@ -31,8 +31,9 @@ from mgcaffe.errors import (
     EXIT_STOPPED_BY_SIGNAL,
 )
 
-# A shell's, and mpirun's, exit code of a process that a signal ended is this plus its number.
-_FIRST_SIGNAL_CODE = 128
+# A shell's, and mpirun's, exit code of a process that a signal ended is the first number plus the signal's, which is
+# below the second one: mpirun has greater codes of its own.
+_FIRST_SIGNAL_CODE, _SIGNALS = 128, 32
 # What a rank ends with that did not bring the job down itself.
 _NO_CAUSES = (EXIT_OK, EXIT_PEER_FAILED, EXIT_STOPPED_BY_SIGNAL)
 # What mpirun returns only after a rank did, which has said why. Where mpirun itself cannot start the ranks, it returns
@@ -102,7 +103,9 @@ def judge(
         return Ending(EXIT_PEER_FAILED, named)
     silent = [place for place in lost if place.state == RUNNING]
     # mpirun returns 0 where the others have gone on without it (--on_trainer_loss=continue).
-    if silent and not (is_mpirun and returncode == EXIT_OK):
+    by_signal = is_mpirun and 0 < returncode - _FIRST_SIGNAL_CODE < _SIGNALS
+    unseen = by_signal and _are_elsewhere(places) and all(place.doing == STARTING for place in silent)
+    if silent and not unseen and not (is_mpirun and returncode == EXIT_OK):
         cause = next((place for place in silent if not (may_lose_trainers and _may_go(place))), silent[0])
         return Ending(EXIT_PEER_FAILED, lost_block(cause, _how(returncode)))
     if returncode == EXIT_OK:
@@ -113,10 +116,11 @@ def judge(
         return Ending(EXIT_PEER_FAILED, _TOLD_TO_END)
     if returncode == EXIT_FAILED or not is_mpirun:
         return Ending(returncode)
+    if by_signal or (places and returncode > _FIRST_SIGNAL_CODE):
+        how = f"a rank that was starting, or is on another host, {_how(returncode)}"
+        return Ending(EXIT_PEER_FAILED, f"{how}; mpirun's notice above names it")
     if not places and returncode not in _NO_CAUSES:
         return Ending(EXIT_FAILED, f"mpirun could not start the ranks (its exit code is {returncode})")
-    if returncode > _FIRST_SIGNAL_CODE:
-        return Ending(EXIT_PEER_FAILED, f"a rank on another host {_how(returncode)}; mpirun's notice above names it")
     return Ending(returncode)
 
 

@@ -8,7 +8,7 @@ from mgcaffe.tools.launcher.ending import Ending, judge, read_end_message
 
 def place(rank, state=RUNNING, code=0, **changes):
     fields = {"size": 2, "pid": 10 + rank, "host": "a", "terminated": False, "iteration": 3, "beat": 1}
-    return Place(rank=rank, state=state, code=code, doing="forward", **{**fields, **changes})
+    return Place(rank=rank, state=state, code=code, **{**fields, "doing": "forward", **changes})
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,10 @@ def place(rank, state=RUNNING, code=0, **changes):
         (65, [place(0)], [place(1, ENDED, 65)], 65, ""),
         (-9, [place(0)], [], 69, "mpirun was ended by signal 9"),
         (213, [], [], 1, "mpirun could not start the ranks"),
-        (137, [], [place(0, ENDED, 69)], 69, "a rank on another host was killed by signal 9"),
+        (137, [], [place(0, ENDED, 69)], 69, "a rank that was starting, or is on another host, was killed by signal 9"),
+        (137, [], [], 69, "a rank that was starting, or is on another host, was killed by signal 9"),
+        (143, [place(0, doing="starting")], [], 69, "a rank that was starting, or is on another host, was killed"),
+        (143, [place(0, doing="starting")], [place(1)], 69, "rank 0 of 2 on a (process 10) was killed by signal 15"),
         (1, [], [], 1, ""),
         (1, [], [place(0, terminated=True), place(1, terminated=True)], 69, "mpirun was told to end, by SIGINT"),
         (1, [], [place(0, ENDED, 75), place(1, terminated=True)], 69, "mpirun was told to end, by SIGINT"),
