@@ -30,7 +30,7 @@ class ModuleTraining:
         """Compute the step of the module in training mode and in float64; dropout is off.
 
         Raises:
-            CannotTrain: PyTorch cannot compute the gradients.
+            CannotTrain: PyTorch cannot compute the gradients, or refuses to train the module (BatchNorm's eps 0).
         """
         side = read_side(self._path, with_stored_numbers)
         module = side.module.double().train()
@@ -50,7 +50,7 @@ class ModuleTraining:
             scores = values.pop(output)
             del values
             return backward_of_loss(scores, labels)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:
             raise CannotTrain(f"PyTorch cannot compute it: {describe_exception(error).splitlines()[0]}") from None
 
 

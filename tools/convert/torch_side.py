@@ -10,7 +10,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Interpreter, Node
 
-from mgcaffe.errors import DataError
+from mgcaffe.errors import DataError, describe_exception
 from mgcaffe.tools.convert.torch_in.importer import constants_of
 from mgcaffe.tools.convert.torch_in.operation import CHECKS, is_cast, is_copy, operator_name, shape_of
 
@@ -67,7 +67,7 @@ class TorchSide:
             with torch.no_grad():
                 recorder.run(*_in_order(self._program, {**self._constants, **given}))
         except RuntimeError as error:
-            raise DataError(f"PyTorch cannot run the program: {str(error).splitlines()[0]}") from None
+            raise DataError(f"PyTorch cannot run the program: {describe_exception(error).splitlines()[0]}") from None
         return {self._names[node]: values for node, values in recorder.values.items() if node in self._names}
 
 

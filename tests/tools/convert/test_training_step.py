@@ -291,6 +291,15 @@ def test_what_draws_at_random_in_training_is_not_compared(tmp_path, monkeypatch,
     assert "the training step was not compared: layer 'l' draws pixels at random" in result.notes[-1]
 
 
+def test_what_pytorch_refuses_to_train_is_not_compared(tmp_path, monkeypatch):
+    pytest.importorskip("safetensors")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.prototxt").write_text(BETWEEN % 'type: "BatchNorm" batch_norm_param { eps: 0 }')
+    result = convert("net.prototxt", "out.py")
+    assert result.holds and result.training is None
+    assert "the training step was not compared: PyTorch cannot compute it: ValueError: batch_norm" in result.notes[-1]
+
+
 def test_states_that_caffe_does_not_differentiate_take_no_part(tmp_path, monkeypatch):
     pytest.importorskip("safetensors")
     monkeypatch.chdir(tmp_path)
