@@ -62,7 +62,7 @@ def read_module(spec: str, input_shape: Sequence[int] | None = None) -> TorchMod
     return import_program(load_program(spec, input_shape), name=net_name(spec), file=spec)
 
 
-def check_training_step(module: nn.Module) -> None:
+def check_training_step(module: nn.Module, *, classes: int = 5) -> None:
     """Asserts that loss and gradients of all parameters are PyTorch's, in float64."""
     program = export_module(seeded(module), SHAPE, "the module")
     model = import_program(program, name="net", file="module")
@@ -72,7 +72,7 @@ def check_training_step(module: nn.Module) -> None:
         lambda: CaffeTraining(model),
         lambda: TorchTraining(program, model),
         inputs,
-        (output, (SHAPE[0], 5)),
+        (output, (SHAPE[0], classes)),
     )
     assert step.loss_apart <= 1e-12 and step.holds, str(step)
     assert len(step.gradients) == len(list(module.parameters()))

@@ -95,7 +95,7 @@ def test_another_order_in_memory_is_a_copy_that_may_be_written_over():
 
 
 def test_a_module_that_exports_but_does_not_run_is_refused():
-    with pytest.raises(DataError, match="PyTorch cannot run the program: unsupported operation"):
+    with pytest.raises(DataError, match="PyTorch cannot run the program: RuntimeError: unsupported operation"):
         converted(Function(lambda x: (y := x.tanh()).add_(y.transpose(2, 3))))
 
 
