@@ -115,16 +115,25 @@ class LayersMade:
             self.net.layer.add(name=self._free("silence"), type="Silence", bottom=unread)
 
     def share_parameters(self) -> None:
-        """Give parameters that several layers read the name that makes Caffe's layers share them, in whatever shape."""
-        users = Counter(blob.name for _, blobs in self._constants for blob in blobs if blob.name)
-        shapes: dict[str, Shape] = {}
+        """Give parameters that several layers read the name that makes Caffe's layers share them.
+
+        Their shapes may differ. Where their counts do, an importer has repeated values: these are parameters apart.
+        """
+        users = Counter((blob.name, blob.tensor.numel()) for _, blobs in self._constants for blob in blobs if blob.name)
+        shapes: dict[str, dict[int, Shape]] = {}
+        for name, count in users:
+            shapes.setdefault(name, {})[count] = ()
         for layer, blobs in self._constants:
             for index, blob in enumerate(blobs):
-                if users[blob.name] > 1:
+                count, shape = blob.tensor.numel(), tuple(blob.tensor.shape)
+                if users[blob.name, count] > 1:
                     while len(layer.param) <= index:
                         layer.param.add()
-                    layer.param[index].name = blob.name
-                    if shapes.setdefault(blob.name, tuple(blob.tensor.shape)) != tuple(blob.tensor.shape):
+                    of_name = shapes[blob.name]
+                    number = list(of_name).index(count)
+                    layer.param[index].name = f"{blob.name}.{number}" if number else blob.name
+                    of_name[count] = of_name[count] or shape
+                    if of_name[count] != shape:
                         layer.param[index].share_mode = ParamSpec.PERMISSIVE
 
     def weights(self) -> list[SavedLayer]:

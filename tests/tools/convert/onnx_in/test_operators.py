@@ -81,6 +81,10 @@ CASES = {
                       "LayerNorm Scale"),
     "group norm": (21, "y = GroupNormalization <num_groups=2>(x, s, b)", {"s": (4,), "b": (4,)}, SHAPE,
                    "Reshape LayerNorm Reshape Scale"),
+    "group norm, old, of parameters for other channels too": (
+        18, "g = GroupNormalization <num_groups=2>(x, s, b) c = Concat<axis=1>(g, g)"
+        "y = GroupNormalization <num_groups=2>(c, s, b)", {"s": (2,), "b": (2,)}, SHAPE,
+        "Reshape LayerNorm Reshape Scale Concat Reshape LayerNorm Reshape Scale"),
     "lrn": (9, "y = LRN <size=3, alpha=0.5, beta=0.6, bias=2.0>(x)", {}, SHAPE, "LRN"),
     "lrn of PyTorch": (
         20, "s = Mul(x, x) a = Reshape(s, apart) p = Pad<mode=\"constant\">(a, pads)"
