@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import operator
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,10 +41,12 @@ _NO_CAUSES = (EXIT_OK, EXIT_PEER_FAILED, EXIT_STOPPED_BY_SIGNAL)
 # 1, what ssh (255) or a shell on the other host (126, 127) returned, or a number of its own (181, 183, 213, 250).
 _CAUSES = (EXIT_BAD_INPUT, EXIT_STALLED, EXIT_NOT_FINITE, EXIT_CANNOT_WRITE, EXIT_RANKS_DISAGREE)
 
-_TOLD_TO_END = (
-    "mpirun was told to end, by SIGINT, SIGTERM or SIGHUP, and killed the ranks before they had stopped\n"
+_SIGNALLED = "mpirun was told to end, by SIGINT, SIGTERM or SIGHUP, and"
+_KILLED = (
+    f"{_SIGNALLED} killed the ranks before they had stopped\n"
     "  send signals to the launcher or to one rank: then all stop after a snapshot"
 )
+_STOPPED = f"{_SIGNALLED} passed on no more of what the ranks said, which have stopped as on any signal"
 
 
 @dataclass(frozen=True)
@@ -111,16 +114,19 @@ def judge(
     if returncode == EXIT_OK:
         return Ending(max((place.code for place in places.values()), default=EXIT_OK))
     if is_mpirun and returncode == EXIT_FAILED and _were_told_to_end(places):
-        if all(place.state == ENDED for place in places.values()):
-            return Ending(EXIT_STOPPED_BY_SIGNAL)
-        return Ending(EXIT_PEER_FAILED, _TOLD_TO_END)
+        return _told_to_end(list(places.values()))
     if returncode == EXIT_FAILED or not is_mpirun:
         return Ending(returncode)
-    if by_signal or (places and returncode > _FIRST_SIGNAL_CODE):
+    if by_signal:
+        signalled = next((place for place in places.values() if place.terminated and place.state == RUNNING), None)
+        if signalled is not None and not _are_elsewhere(places):
+            return Ending(EXIT_PEER_FAILED, lost_block(signalled, _how(returncode)))
         how = f"a rank that was starting, or is on another host, {_how(returncode)}"
         return Ending(EXIT_PEER_FAILED, f"{how}; mpirun's notice above names it")
     if not places and returncode not in _NO_CAUSES:
         return Ending(EXIT_FAILED, f"mpirun could not start the ranks (its exit code is {returncode})")
+    if returncode > _FIRST_SIGNAL_CODE:
+        return Ending(EXIT_PEER_FAILED, f"mpirun ended with exit code {returncode}, one of its own; it says why above")
     return Ending(returncode)
 
 
@@ -130,11 +136,22 @@ def _may_go(place: Place) -> bool:
 
 
 def _were_told_to_end(places: Mapping[int, Place]) -> bool:
-    """Return whether mpirun sent all ranks SIGTERM, which all are on this host, and no other cause ended one."""
-    caused = all(
-        each.terminated or (each.state, each.code) == (ENDED, EXIT_STOPPED_BY_SIGNAL) for each in places.values()
-    )
-    return bool(places) and caused and not _are_elsewhere(places)
+    """Return whether mpirun sent the ranks SIGTERM, which all are on this host, but for those that had ended well."""
+    stopped = [(each.state, each.code) == (ENDED, EXIT_STOPPED_BY_SIGNAL) for each in places.values()]
+    sent = [each.terminated or has_stopped for each, has_stopped in zip(places.values(), stopped, strict=True)]
+    ended = [(each.state, each.code) == (ENDED, EXIT_OK) for each in places.values()]
+    return any(sent) and all(map(operator.or_, sent, ended)) and not _are_elsewhere(places)
+
+
+def _told_to_end(places: Sequence[Place]) -> Ending:
+    """Return the end of a job whose mpirun was told to end, and has passed nothing on since."""
+    failed = next((place for place in places if place.state == FAILED), None)
+    if failed is not None:
+        return Ending(failed.code, lost_block(failed))
+    codes = {place.code if place.state == ENDED else EXIT_PEER_FAILED for place in places}
+    if EXIT_PEER_FAILED in codes:
+        return Ending(EXIT_PEER_FAILED, _KILLED)
+    return Ending(EXIT_STOPPED_BY_SIGNAL, _STOPPED) if EXIT_STOPPED_BY_SIGNAL in codes else Ending(EXIT_OK)
 
 
 def _are_elsewhere(places: Mapping[int, Place]) -> bool:
@@ -145,7 +162,7 @@ def _are_elsewhere(places: Mapping[int, Place]) -> bool:
 def _how(returncode: int) -> str:
     """Return what a return code says of the process that ended first."""
     number = -returncode if returncode < 0 else returncode - _FIRST_SIGNAL_CODE
-    if 0 < number < signal.NSIG:
+    if 0 < number < (signal.NSIG if returncode < 0 else _SIGNALS):
         verb = "was killed" if number in (signal.SIGKILL, signal.SIGTERM) else "was ended"
         return f"{verb} by {name_signal(number)}"
     if returncode in (EXIT_OK, EXIT_FAILED, EXIT_PEER_FAILED):

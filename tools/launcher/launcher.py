@@ -70,7 +70,7 @@ def launch(flags: Flags, program: Sequence[str] = PROGRAM) -> int:
         while True:
             ending = _Job(flags, command, ranks, requests).run()
             if ending.block:
-                _say(f"error: {ending.block}")
+                _say(ending.block if ending.code == EXIT_STOPPED_BY_SIGNAL else f"error: {ending.block}")
             delay = None if requests.stop else restarts.delay_after(ending.code)
             if delay is None:
                 requests.log_unserved_requests()

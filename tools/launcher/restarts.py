@@ -61,7 +61,8 @@ class Restarts:
     def words(self, words: Sequence[str]) -> list[str]:
         """Return the ranks' words for a start after the first, with when the first was, by the clock as it is now.
 
-        A clock that was set back meanwhile must not make this run's snapshots seem older than the run.
+        A clock that was set back meanwhile must not make this run's snapshots seem older than the run; those that an
+        earlier run took within that time before this one's start then seem to be this run's.
         """
         since = min(self._since, time.time() - (time.monotonic() - self._began))
         return [f"--restarted={since:.3f}", *words]
