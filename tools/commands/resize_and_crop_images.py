@@ -140,7 +140,7 @@ def _remove_unfinished(names: Sequence[str], folder: Path) -> None:
         with contextlib.suppress(OSError):  # mostly since it is not there
             for path in parent.iterdir():
                 match = pattern.fullmatch(path.name)
-                if match is not None and path.with_name(match[1]) in targets and is_abandoned(path, int(match[2])):
+                if match is not None and parent / match[1] in targets and is_abandoned(path, int(match[2])):
                     path.unlink()
 
 

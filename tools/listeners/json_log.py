@@ -196,11 +196,14 @@ class JsonLog:
 
 def _ends_within_a_line(path: Path) -> bool:
     """Return whether a run was killed while it wrote the last line of a file."""
-    if not path.is_file() or not path.stat().st_size:
+    try:
+        if not path.is_file() or not path.stat().st_size:
+            return False
+        with path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read() != b"\n"
+    except OSError:  # a log that may be written, but not read
         return False
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read() != b"\n"
 
 
 def _predicted(plan: Any) -> dict[str, float] | None:

@@ -53,6 +53,7 @@ def iteration_picture(
 def _compute_lane(drawing: Drawing, boxes: list[Box], across: Scale, begin: float, top: float) -> None:
     count = {"forward": 0, "backward": 0}
     drawing.box(_LEFT, top + 4, _RIGHT - _LEFT, _COMPUTE - 6, "#F6F6F6")
+    waits = [box for box in boxes if box.category == "data"]
     for box in boxes:
         if box.category in ("iteration", "allreduce", "synchronization", "snapshot"):
             continue
@@ -66,7 +67,7 @@ def _compute_lane(drawing: Drawing, boxes: list[Box], across: Scale, begin: floa
         drawing.box(x, top + 4 + inner, width, _COMPUTE - 6 - 2 * inner, colour, tip=tip)
         dark = box.category in ("forward", "backward")
         name = {"wait": "wait", "update": "update", "agree": "agree"}.get(box.category, box.name)
-        free = max([x, *(across(wait.end - begin) for wait in boxes if _lies_in(wait, box))])
+        free = max([x, *(across(wait.end - begin) for wait in waits if _lies_in(wait, box))])
         drawing.fitted_text(
             free, top + 4 + _COMPUTE / 2, x + width - free, name, size=10.5, colour="#222" if dark else "#fff"
         )
@@ -74,7 +75,7 @@ def _compute_lane(drawing: Drawing, boxes: list[Box], across: Scale, begin: floa
 
 def _lies_in(wait: Box, box: Box) -> bool:
     """Return whether a box is a wait for data that is drawn over the beginning of another, a data layer's."""
-    return wait.category == "data" != box.category and box.start <= wait.start < box.end
+    return box.category != "data" and box.start <= wait.start < box.end
 
 
 def _comm_lane(drawing: Drawing, boxes: list[Box], across: Scale, begin: float, top: float) -> None:

@@ -307,10 +307,10 @@ def test_what_a_killed_run_left_of_these_images_is_removed(engine, originals):
     ended.wait()
     (engine.folder / "out/more").mkdir(parents=True)
     stale = [f"wide.png.{ended.pid}.tmp", f"more/tall.png.{ended.pid}.tmp"]
-    kept = [f"wide.png.{os.getppid()}.tmp", f"other.png.{ended.pid}.tmp", f"more/photo.jpg.{ended.pid}.tmp"]
+    kept = [f"wide.png.{os.getppid()}.tmp", "..1.tmp", f"other.png.{ended.pid}.tmp", f"more/photo.jpg.{ended.pid}.tmp"]
     for name in (*stale, *kept):
         (engine.folder / "out" / name).write_bytes(b"half an image")
-    for name in (*stale, *kept[:2]):
+    for name in (*stale, *kept[:3]):
         os.utime(engine.folder / "out" / name, (0, 0))  # the last one was written to just now
     assert engine.run("resize_and_crop_images", "--input_folder=in", "--output_folder=out").returncode == 0
     left = {path.relative_to(engine.folder / "out").as_posix() for path in (engine.folder / "out").rglob("*.tmp")}

@@ -191,7 +191,7 @@ def test_records_that_were_committed_before_the_disk_was_full_are_resumed_from(t
 
 
 def test_a_disk_that_is_full_from_the_start_leaves_nothing_new_and_all_that_an_earlier_run_wrote(tmp_path):
-    """Files may have no byte more than the earlier run's database has."""
+    """No file may get a byte more."""
     with limited_files(0), pytest.raises(EngineError, match="cannot write the database") as caught:
         LmdbWriter(tmp_path / "new", work="w")
     assert caught.value.exit_code == 73 and not list(tmp_path.iterdir())
