@@ -72,9 +72,12 @@ def _find(state: Path, progress: Progress, trainer: int) -> tuple[Path | None, s
 
 
 def _candidates(state: Path, progress: Progress, trainer: int) -> Iterator[Path]:
-    """Yield the files that may hold a trainer's replica: of where it stood then, and of the same iteration."""
+    """Yield the files that may hold a trainer's replica: of where it stood then, and of trainer 0's iteration.
+
+    A trainer that had gone on further has written the latter before: with it replicas have met in as many rounds.
+    """
     name, _, rest = state.name.rpartition(_ITERATION)
     suffix = rest.removeprefix(str(progress.iteration))
     prefix = replica_prefix(state.with_name(name), trainer)
-    for iteration in (progress.trainers[trainer], progress.iteration):
+    for iteration in sorted((progress.trainers[trainer], progress.iteration)):
         yield prefix.with_name(f"{prefix.name}{_ITERATION}{iteration}{suffix}")

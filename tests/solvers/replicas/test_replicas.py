@@ -9,6 +9,7 @@ import torch
 from mgcaffe.comm import run_ranks
 from mgcaffe.errors import NotFiniteError, SolverError
 from mgcaffe.solvers.events import Finished, Noted, Synchronized, Warned
+from mgcaffe.solvers.replicas.replicas import Replicas
 from tests.support.solverkit import CLASSIFIER, LEAST_SQUARES, Recorder, data_layer, make_solver, weights_of, write_data
 
 NORMALIZED = CLASSIFIER.replace(
@@ -218,6 +219,22 @@ def test_groups_in_turn_go_on_from_where_the_snapshot_was_taken(tmp_path, size, 
     fields += " snapshot_replicas: true }"
     whole = _train(size, tmp_path, fields)
     resumed = _train(size, tmp_path, fields, restore=f"{tmp_path}/net_iter_{at}.solverstate")
+    for (one, *_), (two, *_) in zip(whole, resumed, strict=True):
+        assert torch.equal(one, two)
+
+
+def test_a_trainer_that_was_ahead_goes_on_from_trainer_0s_iteration(tmp_path, monkeypatch):
+    iterations = Replicas.iterations
+
+    def ahead(self, own):
+        return (2, 4, 4, 4) if self._rank == 0 and own == 2 else iterations(self, own)
+
+    fields = "max_iter: 11 snapshot: 2 comm_param { sync: DS_SYNC sync_every: 2 sync_groups: GRID"
+    fields += " snapshot_replicas: true }"
+    with monkeypatch.context() as patched:
+        patched.setattr(Replicas, "iterations", ahead)
+        whole = _train(4, tmp_path, fields)
+    resumed = _train(4, tmp_path, fields, restore=f"{tmp_path}/net_iter_2.solverstate")
     for (one, *_), (two, *_) in zip(whole, resumed, strict=True):
         assert torch.equal(one, two)
 
