@@ -126,7 +126,8 @@ def judge(
     if not places and returncode not in _NO_CAUSES:
         return Ending(EXIT_FAILED, f"mpirun could not start the ranks (its exit code is {returncode})")
     if returncode > _FIRST_SIGNAL_CODE:
-        return Ending(EXIT_PEER_FAILED, f"mpirun ended with exit code {returncode}, one of its own; it says why above")
+        whose = "its own, or that of a rank on another host" if _are_elsewhere(places) else "one of its own"
+        return Ending(EXIT_PEER_FAILED, f"mpirun ended with exit code {returncode}, {whose}; it says why above")
     return Ending(returncode)
 
 

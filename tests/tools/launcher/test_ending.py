@@ -40,8 +40,8 @@ def place(rank, state=RUNNING, code=0, **changes):
         (1, [], [place(0, terminated=True), place(1, FAILED, 73, terminated=True)], 73, "failed with exit code 73"),
         (1, [], [place(0, ENDED, 0), place(1, ENDED, 0)], 1, ""),
         (137, [], [place(0, terminated=True), place(1, ENDED, 69)], 69, "rank 0 of 2 on a (process 10) was killed"),
-        (213, [], [place(0, ENDED, 69)], 69, "mpirun ended with exit code 213, one of its own"),
-        (183, [], [place(0, ENDED, 69)], 69, "mpirun ended with exit code 183, one of its own"),
+        (213, [], [place(0, ENDED, 69)], 69, "mpirun ended with exit code 213, its own, or that of a rank on another"),
+        (183, [], [place(0, ENDED, 69), place(1, ENDED, 69)], 69, "exit code 183, one of its own; it says why above"),
         (1, [], [place(0, ENDED, 1), place(1, terminated=True)], 1, ""),
         (1, [], [place(0, terminated=True)], 1, ""),  # the other rank is on another host, whose mpirun tells why
     ],
