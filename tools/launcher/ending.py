@@ -6,13 +6,13 @@
 | one rank failed and said why, here or on another host    | its own                        |
 | a rank was killed, crashed, or was ended by a library    | 69                             |
 | nothing moved for --stall_timeout                        | 70                             |
-| mpirun itself was killed, or told to end by a signal     | 69                             |
+| mpirun itself was killed                                 | 69                             |
+| mpirun was told to end by a signal                       | 69; 75 where all have stopped  |
 | mpirun could not start the ranks                         | 1                              |
 """
 
 from __future__ import annotations
 
-import operator
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -138,10 +138,12 @@ def _may_go(place: Place) -> bool:
 
 def _were_told_to_end(places: Mapping[int, Place]) -> bool:
     """Return whether mpirun sent the ranks SIGTERM, which all are on this host, but for those that had ended well."""
-    stopped = [(each.state, each.code) == (ENDED, EXIT_STOPPED_BY_SIGNAL) for each in places.values()]
-    sent = [each.terminated or has_stopped for each, has_stopped in zip(places.values(), stopped, strict=True)]
-    ended = [(each.state, each.code) == (ENDED, EXIT_OK) for each in places.values()]
-    return any(sent) and all(map(operator.or_, sent, ended)) and not _are_elsewhere(places)
+    untold = [(each.state, each.code) for each in places.values() if not _was_told_to_end(each)]
+    return len(untold) < len(places) and {*untold} <= {(ENDED, EXIT_OK)} and not _are_elsewhere(places)
+
+
+def _was_told_to_end(place: Place) -> bool:
+    return place.terminated or (place.state, place.code) == (ENDED, EXIT_STOPPED_BY_SIGNAL)
 
 
 def _told_to_end(places: Sequence[Place]) -> Ending:
