@@ -120,20 +120,20 @@ class LayersMade:
         Their shapes may differ. Where their counts do, an importer has repeated values: these are parameters apart.
         """
         users = Counter((blob.name, blob.tensor.numel()) for _, blobs in self._constants for blob in blobs if blob.name)
-        shapes: dict[str, dict[int, Shape]] = {}
+        counts: dict[str, list[int]] = {}
         for name, count in users:
-            shapes.setdefault(name, {})[count] = ()
+            counts.setdefault(name, []).append(count)
+        shapes: dict[str, Shape] = {}
         for layer, blobs in self._constants:
             for index, blob in enumerate(blobs):
                 count, shape = blob.tensor.numel(), tuple(blob.tensor.shape)
                 if users[blob.name, count] > 1:
                     while len(layer.param) <= index:
                         layer.param.add()
-                    of_name = shapes[blob.name]
-                    number = list(of_name).index(count)
-                    layer.param[index].name = f"{blob.name}.{number}" if number else blob.name
-                    of_name[count] = of_name[count] or shape
-                    if of_name[count] != shape:
+                    number = counts[blob.name].index(count)
+                    shared = f"{blob.name}.{number}" if number else blob.name
+                    layer.param[index].name = shared
+                    if shapes.setdefault(shared, shape) != shape:
                         layer.param[index].share_mode = ParamSpec.PERMISSIVE
 
     def weights(self) -> list[SavedLayer]:

@@ -18,7 +18,8 @@ from mgcaffe.engine.layers.relu import ReLU
 from mgcaffe.engine.layers.relu6 import HIGHEST, ReLU6
 from mgcaffe.engine.layers.swish import Swish
 from mgcaffe.engine.layers.threshold import Threshold
-from mgcaffe.tools.convert.torch_out.emitter import LARGEST, Blob, Emitter, Operator, call, number, powered
+from mgcaffe.tools.convert.importing.activations import LARGEST
+from mgcaffe.tools.convert.torch_out.emitter import Blob, Emitter, Operator, call, number, powered
 
 
 def linear(x: str, scale: float, shift: float) -> str:

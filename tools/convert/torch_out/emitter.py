@@ -14,10 +14,9 @@ from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.types import Shape
+from mgcaffe.tools.convert.importing.activations import LARGEST
 from mgcaffe.tools.convert.layer_writer import LayerWriter
 from mgcaffe.tools.convert.torch_out.module import Array, Module
-
-LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
