@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mgcaffe.errors import EXIT_OK, DataError, UsageError
+from mgcaffe.tools.datasets.command_line import add_backend_flag
 from mgcaffe.tools.datasets.image_sources import Entry, ImageSource, read_archives, read_folders, read_image_list
 from mgcaffe.tools.datasets.record_progress import RecordProgress
 from mgcaffe.tools.flags.parsing import MAX_INT64, FlagParser, Flags, number_from
@@ -83,12 +84,7 @@ def parser() -> FlagParser:
     flags.switch("gray", "store one channel instead of three")
     flags.switch("shuffle", "store the images in random order")
     flags.flag("shuffle_seed", "which random order", type=number_from(0, MAX_INT64), default=0, metavar="N")
-    flags.flag(
-        "backend",
-        "the kind of database; leveldb is refused, as none are written here",
-        choices=("lmdb", "leveldb"),
-        default="lmdb",
-    )
+    add_backend_flag(flags)
     flags.flag("resize_width", "width to resize to; 0 keeps it", type=number_from(0), default=0, metavar="N")
     flags.flag("resize_height", "height to resize to; 0 keeps it", type=number_from(0), default=0, metavar="N")
     flags.switch("check_size", "stop where an image has another size than the first")

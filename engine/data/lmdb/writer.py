@@ -146,16 +146,20 @@ class LmdbWriter:
                 self._take_over(earlier)
             else:
                 self._clear()
-            try:
-                if self._work is not None and earlier is None:
-                    work.write_text(self._work)
-                self._records = RecordFile(self._scratch, durable=self._work is not None)
-            except (OSError, lmdb.Error):
-                if earlier is None:
-                    shutil.rmtree(self._scratch, ignore_errors=True)
-                raise
+            self._begin(anew=earlier is None)
         except (OSError, lmdb.Error) as error:
             raise self._failure(error) from None
+
+    def _begin(self, *, anew: bool) -> None:
+        """Open the file of records; one that cannot be begun anew leaves nothing behind."""
+        try:
+            if anew and self._work is not None:
+                (self._scratch / _WORK).write_text(self._work)
+            self._records = RecordFile(self._scratch, durable=self._work is not None)
+        except (OSError, lmdb.Error):
+            if anew:
+                shutil.rmtree(self._scratch, ignore_errors=True)
+            raise
 
     def _leftover(self, what: str, hint: str) -> EngineError:
         return EngineError(f"'{self._scratch}' {what}", exit_code=EXIT_CANNOT_WRITE, hint=hint)
