@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from mgcaffe.engine.checks import said_once
 from tests.support.mpirun import MPIRUN
@@ -23,6 +24,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 MPI = ROOT / "tests" / "mpi"
 

@@ -89,21 +89,21 @@ def test_mutated_binary_is_read_or_refused(seed):
         read_or_refuse(net_source_of, mutate(data, rng))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
 def test_arbitrary_bytes_are_read_or_refused(data):
     read_or_refuse(net_source_of, data)
     read_or_refuse(_solver_source, data)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(messages("NetParameter", depth=2))
 def test_nets_of_any_content_are_upgraded_or_refused(net):
     read_or_refuse(net_source_of, net.SerializeToString())
     read_or_refuse(net_source_of, print_text(net).encode())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(messages("SolverState"))
 def test_binary_messages_come_back(message):
     back, problems = parse_binary(message.SerializeToString(), type(message))

@@ -22,7 +22,7 @@ from mgcaffe.prototxt import (
 from tests.support.strategies import messages
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(["NetParameter", "SolverParameter", "SolverState", "LayerParameter"]).flatmap(messages))
 def test_reading_a_printed_message_gives_it_back(message):
     text = print_text(message)

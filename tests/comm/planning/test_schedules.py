@@ -120,7 +120,7 @@ costs = st.one_of(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(st.lists(st.tuples(st.integers(1, 9), numbers), min_size=1, max_size=12), costs)
 def test_optimal_ends_first_and_then_has_the_fewest_groups(layers, cost):
     sizes, times = zip(*layers, strict=True)

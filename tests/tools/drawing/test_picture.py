@@ -131,7 +131,7 @@ def test_crossings_that_can_be_avoided_are_avoided():
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_net_is_laid_out_without_overlaps(data):
     count = data.draw(st.integers(1, 14))
     text = layer("n0", "Input", tops="b0" if data.draw(st.booleans()) else "b0 extra")
