@@ -60,19 +60,22 @@ class ArgMax(Layer):
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep nothing."""
-        with_values = self.with_values
         if self.axis is not None:
             values, indices = self._largest(bottoms[0], self.axis)
-            return [values if with_values else indices]
+            return [indices if values is None else values]
         values, indices = self._largest(bottoms[0].reshape(self.rows), 1)
-        chosen = torch.stack([indices, values], 1) if with_values else indices
+        chosen = indices if values is None else torch.stack([indices, values], 1)
         return [chosen.reshape(self.top_shape)]
 
-    def _largest(self, x: torch.Tensor, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the top_k largest values along `axis` and their numbers, as numbers of x's type."""
-        # In reversed order, the first of equals is the one with the larger number.
-        values, places = _first_largest(x.flip(axis), self.top_k, axis)
-        return values, (x.shape[axis] - 1 - places).to(x.dtype)
+    def _largest(self, x: torch.Tensor, axis: int) -> tuple[torch.Tensor | None, torch.Tensor]:
+        """Return the top_k largest values along `axis`, if they are wanted, and their indices, in x's type."""
+        turned = x.flip(axis)  # in reversed order, the first of equals is the one with the larger index
+        values = None
+        if self.top_k == 1 and not self.with_values:
+            places = turned.argmax(axis, keepdim=True)
+        else:
+            values, places = _first_largest(turned, self.top_k, axis)
+        return values if self.with_values else None, (x.shape[axis] - 1 - places).to(x.dtype)
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Nothing."""
