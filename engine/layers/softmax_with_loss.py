@@ -31,6 +31,8 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.kernels.formats import from_pixel_rows, pixel_rows
+from mgcaffe.engine.kernels.softmax import has_rows
 from mgcaffe.engine.layer import between
 from mgcaffe.engine.layers.shared import labels
 from mgcaffe.engine.layers.shared.loss import NormalizedLoss
@@ -42,12 +44,18 @@ TINY = torch.finfo(torch.float32).tiny
 
 @register("SoftmaxWithLoss")
 class SoftmaxWithLoss(NormalizedLoss):
-    """The layer; see the module's text."""
+    """The layer; see the module's text.
+
+    Attributes:
+        pixels: batch, height and width of scores that are taken as the matrix of their pixels.
+    """
 
     tops = between(1, 2)
     keeps_bottoms = False
     smooths_labels = True
     capturable = True
+
+    pixels: tuple[int, ...] | None = None
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Read `loss_param`; where the probabilities are a top, backward reads them there."""
@@ -66,6 +74,10 @@ class SoftmaxWithLoss(NormalizedLoss):
         scores, given = bottoms
         shape, axis = scores.shape, self.axis
         index, valid = labels.read_labels(self, given, shape, axis, self.ignore_label)
+        self.pixels = (shape[0], *shape[2:]) if has_rows(scores, axis) else None
+        if self.pixels is not None:  # as a matrix (N H W, C), whose rows `gather` takes as fast as what lies in planes
+            scores, index = pixel_rows(scores), index.reshape(-1, 1)
+            valid = None if valid is None else valid.reshape(-1, 1)
         probabilities = torch.softmax(scores, axis)
         logarithms = probabilities.gather(axis, index).clamp_(min=TINY).log_()
         if self.smoothing:
@@ -77,7 +89,7 @@ class SoftmaxWithLoss(NormalizedLoss):
         if self.backward_follows:
             self.saved = (probabilities, index, valid, divisor)
         loss = logarithms.sum().div_(-divisor).add_(0)  # 0, as in Caffe, not -0
-        return [loss, probabilities] if len(self.param.top) > 1 else [loss]
+        return [loss, self._as_scores(probabilities)] if len(self.param.top) > 1 else [loss]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
         """Return the scores' gradient; the probabilities' own is left out, as in Caffe."""
@@ -94,4 +106,8 @@ class SoftmaxWithLoss(NormalizedLoss):
         diff.scatter_add_(self.axis, index, diff.new_full(index.shape, self.smoothing - 1))
         if self.smoothing:
             diff.sub_(self.smoothing / diff.shape[self.axis])
-        return [diff.mul_(scale), None]
+        return [self._as_scores(diff.mul_(scale)), None]
+
+    def _as_scores(self, values: torch.Tensor) -> torch.Tensor:
+        """Return one value for each score in the scores' shape."""
+        return values if self.pixels is None else from_pixel_rows(values, *self.pixels)

@@ -62,6 +62,23 @@ def test_loss_and_gradient_agree_with_cross_entropy(fields, divisor, ignore, lay
     assert dlabel is None
 
 
+@pytest.mark.parametrize(
+    "fields", ["", "ignore_label: 2", "label_smoothing: 0.1", "ignore_label: 2 label_smoothing: 0.1"]
+)
+@pytest.mark.parametrize("tops", ['top: "loss"', 'top: "loss" top: "p"'])
+def test_many_classes_that_lie_together_give_what_they_give_in_planes(fields, tops):
+    shape = (3, 17, 2, 4)
+    labels, diffs = labels_for(shape), [2.5 * ONE, torch.zeros(shape)]
+    results = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        layer = loss_layer(f"loss_param {{ {fields} }}", shape, tops)
+        x = random_input(shape, "contiguous").contiguous(memory_format=layout)
+        made, (dx, _) = forward_backward(layer, [x, labels], diffs[: tops.count("top")])
+        results.append([*made, dx])
+    for ours, expected in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-13, atol=1e-15)
+
+
 @pytest.mark.parametrize("fields", ["", "loss_param { ignore_label: 0 }", "loss_param { normalize: false }"])
 def test_gradient_agrees_with_differences(fields):
     layer = loss_layer(fields, (4, 3))
