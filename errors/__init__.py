@@ -12,7 +12,7 @@
         +-- RankDisagreement   76   ranks were given different command lines, nets, solvers or plans
         +-- PeerFailure        69   another rank failed
 
-Two checks of what others wrote stand here as well, since every package needs them: `checked_json` and `file_names`.
+What every package needs of files stands here as well: `checked_json`, `file_names` and `whole_files`.
 This package imports nothing; every other package may import it.
 """
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from mgcaffe.errors.whole_files import write_whole
 from mgcaffe.prototxt import messages
 from mgcaffe.prototxt.binary import parse_binary, read_binary, write_binary
 from mgcaffe.prototxt.blobs import blob_array, blob_shape, fill_blob
@@ -32,7 +33,6 @@ from mgcaffe.prototxt.source import LayerSource, NetSource, SolverSource, Source
 from mgcaffe.prototxt.text_reader import parse_text
 from mgcaffe.prototxt.text_writer import print_float, print_text, write_text
 from mgcaffe.prototxt.upgrade import upgrade_net, upgrade_solver
-from mgcaffe.prototxt.whole_files import write_whole
 
 if TYPE_CHECKING:
     from mgcaffe.prototxt.messages import *  # noqa: F403

@@ -15,11 +15,11 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, Location, PrototxtError
+from mgcaffe.errors.whole_files import Content, write_whole
 from mgcaffe.prototxt.foreign_text import text_of
 from mgcaffe.prototxt.messages import message_facts
 from mgcaffe.prototxt.problems import Problem, Problems
 from mgcaffe.prototxt.schema import MessageFacts
-from mgcaffe.prototxt.whole_files import Content, write_whole
 
 _M = TypeVar("_M", bound=Message)
 MAX_PROBLEMS = 1000

@@ -29,9 +29,9 @@ MAY_IMPORT = {
 }
 # Inside a package: each entry may import those before it (files of a folder as they like, but in no circle).
 ORDER: dict[str, tuple[str, ...]] = {
-    "errors": ("file_names", "checked_json"),
+    "errors": ("file_names", "checked_json", "whole_files"),
     "prototxt": (
-        "foreign_text", "problems", "whole_files", "names", "schema_tables", "schema", "descriptor_pool",
+        "foreign_text", "problems", "names", "schema_tables", "schema", "descriptor_pool",
         "render_schema", "render_stubs", "build_schema", "messages", "wire_format", "blobs", "lexer", "scalars",
         "binary", "source", "text_writer", "text_reader", "upgrade_v0", "upgrade_v1", "upgrade", "files", "stored",
     ),

@@ -13,11 +13,11 @@ from typing import Protocol
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.row_parameter import TableInShards
 from mgcaffe.errors import PrototxtError
+from mgcaffe.errors.whole_files import size_of
 from mgcaffe.prototxt import LayerParameter, NetParameter
 from mgcaffe.prototxt.binary import write_bytes
 from mgcaffe.prototxt.blobs import blob_pieces
 from mgcaffe.prototxt.messages import message_facts
-from mgcaffe.prototxt.whole_files import size_of
 from mgcaffe.prototxt.wire_format import field_head, fields_of, reader_of
 
 _MOST_BYTES = 2**31 - 1

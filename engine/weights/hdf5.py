@@ -32,9 +32,9 @@ from mgcaffe.engine.weights.by_name import CopyReport, copy_saved
 from mgcaffe.engine.weights.hdf5_image import is_hdf5, make_image, open_image, reading
 from mgcaffe.engine.weights.saved_layers import SavedBlob, SavedLayer, saved_blob
 from mgcaffe.errors import Location, NetError, SnapshotError
-from mgcaffe.prototxt import BlobProto, NetParameter, fill_blob, write_whole
+from mgcaffe.errors.whole_files import Content, write_whole
+from mgcaffe.prototxt import BlobProto, NetParameter, fill_blob
 from mgcaffe.prototxt.foreign_text import foreign_note, text_of
-from mgcaffe.prototxt.whole_files import Content
 
 __all__ = [
     "copy_file", "encode_hdf5", "encode_saved", "is_hdf5", "load_hdf5", "read_message", "read_reference", "save_hdf5",

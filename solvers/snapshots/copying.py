@@ -18,8 +18,8 @@ from mgcaffe.engine.row_parameter import STEPS, VALUES, RowParameter, TableInSha
 from mgcaffe.engine.weights.caffemodel import encode_caffemodel
 from mgcaffe.engine.weights.hdf5 import encode_hdf5
 from mgcaffe.errors import PrototxtError, SnapshotError
+from mgcaffe.errors.whole_files import Content, size_of, write_aside
 from mgcaffe.prototxt import LayerParameter, Phase
-from mgcaffe.prototxt.whole_files import Content, size_of, write_aside
 from mgcaffe.solvers.snapshots.files import cannot_write, publish
 from mgcaffe.solvers.snapshots.manifest import FileSum, Manifest, manifest_path, read_manifest
 from mgcaffe.solvers.snapshots.names import state_path, stored_shards, weights_path

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mgcaffe.errors import Location, SnapshotError
-from mgcaffe.prototxt.whole_files import ASIDE, flush_folder, is_abandoned, write_whole
+from mgcaffe.errors.whole_files import ASIDE, flush_folder, is_abandoned, write_whole
 from mgcaffe.solvers.snapshots.names import SHARD
 
 _HINT = "free space or choose another snapshot_prefix; the snapshots written before are untouched"

@@ -29,7 +29,7 @@ from typing import Any
 
 from mgcaffe.errors import EXIT_BAD_INPUT, DataError, SnapshotError
 from mgcaffe.errors.checked_json import Json, parse_json
-from mgcaffe.prototxt.whole_files import Content, pieces_of, size_of
+from mgcaffe.errors.whole_files import Content, pieces_of, size_of
 
 SUFFIX = ".manifest.json"
 _FORMAT, _WITH_SHARDS = 1, 2

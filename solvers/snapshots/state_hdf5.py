@@ -23,8 +23,8 @@ from mgcaffe.engine.weights.hdf5 import read_reference, write_reference
 from mgcaffe.engine.weights.hdf5_image import make_image, open_image, reading
 from mgcaffe.engine.weights.shards import find_rows
 from mgcaffe.errors import PrototxtError, SnapshotError
+from mgcaffe.errors.whole_files import Content
 from mgcaffe.prototxt import BlobProto, EngineState
-from mgcaffe.prototxt.whole_files import Content
 from mgcaffe.solvers.rates.plateau import PlateauState
 from mgcaffe.solvers.snapshots.progress import Progress, add_engine_state, checked_progress, engine_state
 from mgcaffe.solvers.snapshots.state import SavedState, only_weights, unreadable

@@ -19,7 +19,7 @@ from mgcaffe.engine.checks.memory import free_memory, is_about_memory
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.weights.shards import RowsToWrite, ShardSet, StoredRows, encode_shard
 from mgcaffe.errors import EngineError, SnapshotError
-from mgcaffe.prototxt.whole_files import size_of, write_aside
+from mgcaffe.errors.whole_files import size_of, write_aside
 from mgcaffe.solvers.snapshots.files import cannot_write
 from mgcaffe.solvers.snapshots.manifest import FileSum, ShardSum
 

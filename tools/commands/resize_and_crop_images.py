@@ -132,7 +132,7 @@ def _names(flags: Flags) -> list[str]:
 
 def _remove_unfinished(names: Sequence[str], folder: Path) -> None:
     """Remove what runs left of these images that were killed while they wrote one."""
-    from mgcaffe.prototxt.whole_files import ASIDE, is_abandoned
+    from mgcaffe.errors.whole_files import ASIDE, is_abandoned
 
     targets = {folder / name for name in names}
     pattern = re.compile("(.+)" + ASIDE, re.DOTALL)
@@ -158,7 +158,7 @@ def _attempt(name: str, flags: Flags) -> str | None:
         made = make(content, flags.output_side_length, target.suffix[1:].lower())
     except DataError as error:
         return error.message
-    from mgcaffe.prototxt import write_whole
+    from mgcaffe.errors.whole_files import write_whole
 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

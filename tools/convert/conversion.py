@@ -14,7 +14,7 @@ import numpy as np
 
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, UsageError
-from mgcaffe.prototxt.whole_files import flush_folder
+from mgcaffe.errors.whole_files import flush_folder
 from mgcaffe.tools.convert.allowances import check_allowances
 from mgcaffe.tools.convert.caffe_files import CaffeFiles
 from mgcaffe.tools.convert.caffe_side import fitting_inputs, value_names

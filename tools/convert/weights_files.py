@@ -12,7 +12,8 @@ from mgcaffe.engine.net import Net
 from mgcaffe.engine.weights import hdf5
 from mgcaffe.engine.weights.saved_layers import SavedLayer, layers_as_saved, saved_layers
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError, UsageError
-from mgcaffe.prototxt import NetParameter, fill_blob, write_binary, write_whole
+from mgcaffe.errors.whole_files import write_whole
+from mgcaffe.prototxt import NetParameter, fill_blob, write_binary
 from mgcaffe.prototxt.stored import read_stored_net
 from mgcaffe.tools.convert.array_files import is_array_file, named_arrays, read_array_file, write_array_file
 from mgcaffe.tools.convert.formats import ARRAY_ENDINGS, Opened, ending_of

@@ -19,7 +19,7 @@ from mgcaffe.engine.data.criteo.rows import CATEGORIES
 from mgcaffe.errors import DataError
 from mgcaffe.errors.checked_json import parse_json
 from mgcaffe.errors.file_names import refuse_device
-from mgcaffe.prototxt import write_whole
+from mgcaffe.errors.whole_files import write_whole
 
 _FORM = "mgcaffe Criteo dictionary 1"
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mgcaffe.errors import DataError
 from mgcaffe.errors.checked_json import parse_json
-from mgcaffe.prototxt import write_whole
+from mgcaffe.errors.whole_files import write_whole
 
 FILE = "sums.crc32"
 _FORM = "mgcaffe LMDB sums 1"

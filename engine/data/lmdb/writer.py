@@ -22,7 +22,7 @@ from mgcaffe.engine.data.lmdb.record_file import RecordFile
 from mgcaffe.engine.data.lmdb.source import LmdbSource
 from mgcaffe.engine.data.lmdb.sums import record_sum, write_sums
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError
-from mgcaffe.prototxt.whole_files import flush_folder
+from mgcaffe.errors.whole_files import flush_folder
 
 MAX_KEY = 511
 """The most bytes that a key of LMDB may have."""

@@ -22,7 +22,7 @@ from mgcaffe.engine.kernels import processor
 from mgcaffe.engine.kernels.choice.choices import Measured, Records
 from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, Location
 from mgcaffe.errors.checked_json import Json, parse_json
-from mgcaffe.prototxt.whole_files import write_whole
+from mgcaffe.errors.whole_files import write_whole
 
 _VERSION = 9
 _COMPLAINT = "this is no record of measured candidates"

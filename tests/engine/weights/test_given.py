@@ -8,7 +8,8 @@ from mgcaffe.engine.net import TEST, Net
 from mgcaffe.engine.row_parameter import Placement
 from mgcaffe.engine.weights.shards import RowsToWrite, ShardSet, encode_shard
 from mgcaffe.errors import NetError
-from mgcaffe.prototxt import NetParameter, fill_blob, parse_net, read_binary, write_binary, write_whole
+from mgcaffe.errors.whole_files import write_whole
+from mgcaffe.prototxt import NetParameter, fill_blob, parse_net, read_binary, write_binary
 from tests.support.netkit import inputs, make_net
 
 WEIGHTS, BIAS = [[1.0, 2, 3], [4, 5, 6]], [7.0, 8]

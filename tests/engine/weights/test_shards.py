@@ -11,7 +11,8 @@ from mgcaffe.engine.weights.files import read_weights
 from mgcaffe.engine.weights.safetensors import encode_head
 from mgcaffe.engine.weights.shards import RowsToWrite, ShardSet, encode_shard, find_rows
 from mgcaffe.errors import NetError
-from mgcaffe.prototxt import NetParameter, blob_array, write_binary, write_whole
+from mgcaffe.errors.whole_files import write_whole
+from mgcaffe.prototxt import NetParameter, blob_array, write_binary
 
 SET = ShardSet("net.caffemodel", 2, "one")
 TABLE = np.arange(28, dtype=np.float32).reshape(7, 4)

@@ -10,7 +10,8 @@ import torch
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.errors import EXIT_BAD_INPUT, SnapshotError
-from mgcaffe.prototxt import SolverState, blob_array, fill_blob, write_whole
+from mgcaffe.errors.whole_files import write_whole
+from mgcaffe.prototxt import SolverState, blob_array, fill_blob
 from mgcaffe.solvers.snapshots.best import BestScore
 from mgcaffe.solvers.snapshots.named_weights import names_weights
 from mgcaffe.solvers.snapshots.progress import Progress

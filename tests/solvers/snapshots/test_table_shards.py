@@ -12,7 +12,7 @@ import torch
 from mgcaffe.comm import SingleCommunicator, run_ranks
 from mgcaffe.engine.weights.shards import StoredRows
 from mgcaffe.errors import EngineError, SnapshotError
-from mgcaffe.prototxt.whole_files import write_aside
+from mgcaffe.errors.whole_files import write_aside
 from mgcaffe.solvers.events import Warned
 from mgcaffe.solvers.serving.embedding_server import EmbeddingServer
 from mgcaffe.solvers.snapshots.manifest import read_manifest
