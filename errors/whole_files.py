@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
+
+from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError
 
 Content = bytes | Sequence[bytes | memoryview]
 """What a file is to hold: bytes, or pieces that are written one behind the other from where they lie."""
 ASIDE = r"\.(\d+)\.tmp"
 """What `write_aside` adds to a file's name, with the number of its process, as a regular expression."""
 _ABANDONED_S = 60.0
+_CLOSED_FOLDER = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def pieces_of(content: Content) -> Sequence[bytes | memoryview]:
@@ -33,12 +39,11 @@ def write_whole(path: str | os.PathLike[str], content: Content) -> None:
         OSError: the file cannot be written; what was there before is untouched.
     """
     target = Path(path)
-    if target.exists() and not target.is_file() and not target.is_dir():
-        with target.open("wb") as file:
-            file.writelines(pieces_of(content))
+    if _is_device(target):
+        _write_into(target, pieces_of(content))
         return
     target = target.resolve()
-    temporary = write_aside(target, content)
+    temporary = write_aside(target, pieces_of(content))
     try:
         temporary.replace(target)
     finally:
@@ -46,7 +51,67 @@ def write_whole(path: str | os.PathLike[str], content: Content) -> None:
     flush_folder(target.parent)
 
 
-def write_aside(target: Path, content: Content) -> Path:
+def overwrite(path: str | os.PathLike[str], content: Iterable[bytes]) -> None:
+    """Write a file as `write_whole` does where its folder allows that, keeping its mode; else in its place.
+
+    The folder of a file that is there may be closed to us, or the file be mounted by itself, and yet be ours to write.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    target = Path(path)
+    if _is_device(target):
+        _write_into(target, content)
+        return
+    target = target.resolve()
+    try:
+        temporary = write_aside(target, content)
+    except OSError as error:
+        if error.errno not in _CLOSED_FOLDER or not target.is_file():
+            raise
+        _write_into(target, content)
+        return
+    try:
+        with suppress(FileNotFoundError):
+            shutil.copymode(target, temporary)
+        temporary.replace(target)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        shutil.copyfile(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_output(path: str | os.PathLike[str], content: str | bytes | Iterable[str], what: str = "") -> None:
+    """Write what a command gives its user, text in UTF-8, by `overwrite`.
+
+    Args:
+        path: the file.
+        content: all of it, or lines as they are made.
+        what: what the message calls the file, with a space behind it.
+
+    Raises:
+        EngineError: (exit code 73) the file cannot be written.
+    """
+    pieces = [content] if isinstance(content, str | bytes) else content
+    try:
+        overwrite(path, (piece if isinstance(piece, bytes) else piece.encode() for piece in pieces))
+    except OSError as error:
+        reason = error.strerror or error
+        raise EngineError(f"cannot write {what}{path}: {reason}", exit_code=EXIT_CANNOT_WRITE) from None
+
+
+def _is_device(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _write_into(path: Path, content: Iterable[bytes | memoryview]) -> None:
+    with path.open("wb") as file:
+        file.writelines(content)
+
+
+def write_aside(target: Path, content: bytes | Iterable[bytes | memoryview]) -> Path:
     """Write what is to become `target` under another name beside it, and flush it to disk.
 
     Returns:
@@ -59,7 +124,7 @@ def write_aside(target: Path, content: Content) -> Path:
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.writelines(pieces_of(content))
+            file.writelines([content] if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:

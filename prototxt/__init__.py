@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from mgcaffe.errors.whole_files import write_whole
 from mgcaffe.prototxt import messages
 from mgcaffe.prototxt.binary import parse_binary, read_binary, write_binary
 from mgcaffe.prototxt.blobs import blob_array, blob_shape, fill_blob
@@ -65,7 +64,6 @@ __all__ = [
     "upgrade_solver",
     "write_binary",
     "write_text",
-    "write_whole",
 ]
 
 

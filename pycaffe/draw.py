@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mgcaffe.errors import UsageError
+from mgcaffe.errors.whole_files import overwrite
 from mgcaffe.prototxt import NetParameter, Phase
 from mgcaffe.tools.drawing.graphviz import get_dot, picture_of
 
@@ -64,5 +65,5 @@ def draw_net_to_file(
     display_lrm: bool = False,
 ) -> None:
     """Draw a net into a file, in the format of the file's ending. Arguments and errors as for `draw_net`."""
-    path = Path(filename)
-    path.write_bytes(draw_net(caffe_net, rankdir, path.suffix.lstrip(".") or "png", phase, display_lrm))
+    ext = Path(filename).suffix.lstrip(".") or "png"
+    overwrite(filename, [draw_net(caffe_net, rankdir, ext, phase, display_lrm)])

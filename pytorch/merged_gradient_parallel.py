@@ -11,7 +11,6 @@ import contextlib
 import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from torch.distributed.algorithms.join import Join, Joinable
 from mgcaffe.comm import Communicator, Plan, Segment
 from mgcaffe.comm.exchange.comm_report import CommReport
 from mgcaffe.errors import CommError
+from mgcaffe.errors.whole_files import overwrite
 from mgcaffe.pytorch.event_log import log_event
 from mgcaffe.pytorch.exchange import OnGroup
 from mgcaffe.pytorch.failures import PEER_TIMEOUT_S, naming_causes, note_exception, note_pass
@@ -193,7 +193,7 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
         if text is None:
             raise CommError("no plan was found yet", hint="it is, after some tens of iterations on several ranks")
         if self._ranks.rank == 0:
-            Path(path).write_text(text, encoding="utf-8")
+            overwrite(path, [text.encode()])
 
     @property
     def reports(self) -> list[CommReport]:

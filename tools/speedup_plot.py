@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, UsageError
+from mgcaffe.errors import UsageError
+from mgcaffe.errors.whole_files import write_output
 
 if TYPE_CHECKING:
     from mgcaffe.comm.planning.simulator import Result
@@ -76,15 +78,14 @@ def new_figure(path: str, title: str, panels: int) -> tuple[Any, Sequence[Any]]:
 
 
 def save_figure(figure: Any, path: str) -> None:
-    """Write a figure.
+    """Write a figure; the file's suffix says in which form.
 
     Raises:
         EngineError: with exit code 73, when the file cannot be written.
     """
-    try:
-        figure.savefig(path, dpi=100)
-    except OSError as error:
-        raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+    content = io.BytesIO()
+    figure.savefig(content, format=Path(path).suffix.removeprefix("."), dpi=100)
+    write_output(path, content.getvalue())
 
 
 def _line(axes: Any, schedule: str, points: Sequence[tuple[int, float]]) -> None:

@@ -22,10 +22,8 @@ same files.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -37,6 +35,7 @@ from mgcaffe.comm.planning.csv_rows import read_text
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_CANNOT_WRITE, CommError, DataError
 from mgcaffe.errors.checked_json import Json, parse_json
+from mgcaffe.errors.whole_files import overwrite
 
 _HEAD = "all_reduce_costs"
 
@@ -177,22 +176,8 @@ def write_cost_file(path: str | Path, entries: Sequence[CostEntry], new: CostEnt
     kept = [entry for entry in entries if entry.key != new.key]
     rows = [_row(entry) for entry in [*kept, new]]
     text = f'{{\n "{_HEAD}": [\n' + ",\n".join(rows) + "\n ]\n}\n"
-    target = Path(path).resolve()
-    unfinished = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
-        try:
-            unfinished.write_text(text, encoding="utf-8")
-            if target.exists():
-                shutil.copymode(target, unfinished)
-            unfinished.replace(target)
-        except OSError:
-            # The folder may be closed to us, or the file be mounted by itself, and yet be ours to write.
-            if not target.exists():
-                raise
-            target.write_text(text, encoding="utf-8")
-        finally:
-            with contextlib.suppress(OSError):
-                unfinished.unlink(missing_ok=True)
+        overwrite(path, [text.encode()])
     except OSError as error:
         raise CommError(
             f"cannot write the cost file {path}: {error.strerror or error}", exit_code=EXIT_CANNOT_WRITE

@@ -22,8 +22,9 @@ from pathlib import Path
 
 from mgcaffe.comm.planning.csv_rows import csv_rows, read_text
 from mgcaffe.comm.planning.plan import Segment, ready_times
-from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError, Location
+from mgcaffe.errors import DataError, Location
 from mgcaffe.errors.file_names import shown_name
+from mgcaffe.errors.whole_files import write_output
 
 _COLUMNS = ("layer", "elements", "backward_us")
 _MAX_ELEMENTS = 2**60
@@ -160,7 +161,4 @@ def write_trace(path: str | Path, trace: Trace, remarks: Iterable[str] = ()) -> 
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if is_remark else csv.QUOTE_MINIMAL)
     writer.writerow(_COLUMNS)
     writer.writerows((layer.name, layer.elements, f"{layer.backward_s * 1e6:.6g}") for layer in trace.layers)
-    try:
-        Path(path).write_text(text.getvalue(), encoding="utf-8")
-    except OSError as error:
-        raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+    write_output(path, text.getvalue())

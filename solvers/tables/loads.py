@@ -19,7 +19,8 @@ import torch
 from mgcaffe.comm.planning.csv_rows import csv_rows, read_text
 from mgcaffe.engine import Net
 from mgcaffe.engine.layers.embedding_bag import EmbeddingBag
-from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError, Location
+from mgcaffe.errors import DataError, Location
+from mgcaffe.errors.whole_files import write_output
 
 _COLUMNS = ("table", "rows")
 
@@ -81,10 +82,7 @@ def write_loads(path: str | Path, loads: Iterable[CountedLoad], remarks: Iterabl
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow((*_COLUMNS, "distinct"))
     writer.writerows((each.table, f"{each.rows:.6g}", f"{each.distinct:.6g}") for each in loads)
-    try:
-        Path(path).write_text(text.getvalue(), encoding="utf-8")
-    except OSError as error:
-        raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+    write_output(path, text.getvalue())
 
 
 def _several(name: str, count: int, location: Location | None = None) -> DataError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, DataError, EngineError, UsageError
+from mgcaffe.errors import EXIT_OK, DataError, UsageError
 from mgcaffe.tools.flags.parsing import FlagParser, Flags
 from mgcaffe.tools.listeners.glog import log_line, number, start_logging
 from mgcaffe.tools.record_images import read_image
@@ -87,12 +87,10 @@ def write_mean(path: str, mean: Array) -> None:
     """
     import numpy as np
 
-    from mgcaffe.prototxt import BlobProto, write_whole
+    from mgcaffe.errors.whole_files import write_output
+    from mgcaffe.prototxt import BlobProto
 
     channels, height, width = mean.shape
     blob = BlobProto(num=1, channels=channels, height=height, width=width)
     blob.data.extend(mean.astype(np.float32).ravel().tolist())
-    try:
-        write_whole(path, blob.SerializeToString())
-    except OSError as error:
-        raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+    write_output(path, blob.SerializeToString())

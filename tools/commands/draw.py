@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mgcaffe.errors import EXIT_OK, UsageError
+from mgcaffe.errors.whole_files import write_output
 from mgcaffe.tools.flags.net_flags import add_model_flags, add_shape_flag
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from, require
 from mgcaffe.tools.running.loading import loading
@@ -65,7 +66,7 @@ def run(flags: Flags, session: Session) -> int:
     with loading():
         from mgcaffe.tools.commands.summary import layer_figures, total
         from mgcaffe.tools.drawing.blocks import find_blocks
-        from mgcaffe.tools.drawing.files import About, encoded, write_picture
+        from mgcaffe.tools.drawing.files import About, encoded
         from mgcaffe.tools.drawing.graph import build_graph
         from mgcaffe.tools.model import build_outline
 
@@ -96,7 +97,7 @@ def run(flags: Flags, session: Session) -> int:
     content = encoded(
         kind, graph, blocks, about, direction=flags.rankdir, folded=flags.fold, columns=flags.columns
     )  # fmt: skip
-    write_picture(output, content)
+    write_output(output, content)
     folded = f", {len(blocks)} repeated blocks" if blocks else ""
     print(f"{output}: {len(layers)} layers, {len(graph.wires)} blobs{folded}")
     return EXIT_OK

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mgcaffe.errors import EXIT_OK
+from mgcaffe.errors.whole_files import write_output
 from mgcaffe.tools.flags.parsing import FlagParser, Flags
 from mgcaffe.tools.scripts import run_script
 
@@ -38,7 +39,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(flags: Flags) -> int:
     from mgcaffe.prototxt import TEST, TRAIN, read_net
-    from mgcaffe.tools.drawing.files import write_picture
     from mgcaffe.tools.drawing.graphviz import picture_of
 
     net, picture = flags.files
@@ -47,7 +47,7 @@ def _run(flags: Flags) -> int:
         read_net(net), flags.rankdir, Path(picture).suffix.lstrip(".") or "png", phase, flags.display_lrm
     )
     print(f"Drawing net to {picture}")
-    write_picture(Path(picture), content)
+    write_output(picture, content)
     return EXIT_OK
 
 

@@ -11,8 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, DataError, EngineError, NetError, UsageError
+from mgcaffe.errors import EXIT_OK, DataError, NetError, UsageError
 from mgcaffe.errors.file_names import shown_name
+from mgcaffe.errors.whole_files import write_output
 from mgcaffe.tools.flags.net_flags import add_shape_flag, add_state_flags
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, number_from, positive_float, words_list
 from mgcaffe.tools.running.loading import loading
@@ -265,19 +266,16 @@ def _finish(net: NetParameter, found: list[Difference] | None, output: Path, fla
 
 def _write(net: NetParameter, output: Path, flags: Flags, said: str) -> None:
     """Write the net and, where there are any, its weights, each whole or not at all."""
-    from mgcaffe.prototxt import print_text, write_binary, write_whole
+    from mgcaffe.prototxt import print_text, write_binary
     from mgcaffe.tools.surgery.edit import weights_of, without_weights
 
     inputs = " ".join(shown_name(Path(name).name) for name in flags.files)
     head = f"# Made by 'engine edit' from {inputs}; {said}.\n"
     written = [output]
-    try:
-        if any(layer.blobs for layer in net.layer):
-            written.insert(0, output.with_suffix(".caffemodel"))
-            write_binary(weights_of(net), written[0])
-        write_whole(output, (head + print_text(without_weights(net))).encode())
-    except OSError as error:
-        raise EngineError(f"cannot write {output}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+    if any(layer.blobs for layer in net.layer):
+        written.insert(0, output.with_suffix(".caffemodel"))
+        write_binary(weights_of(net), written[0])
+    write_output(output, head + print_text(without_weights(net)))
     for path in written:
         print(f"wrote {path}")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, EngineError
+from mgcaffe.errors import EXIT_OK
+from mgcaffe.errors.whole_files import write_output
 from mgcaffe.tools.flags.parsing import FlagParser, Flags
 from mgcaffe.tools.scripts import run_script
 
@@ -34,10 +34,7 @@ def _run(flags: Flags) -> int:
     if without:
         lines = "line that holds" if without == 1 else "lines that hold"
         print(f"{source}: {without} {lines} 'Iteration' but no time left out", file=sys.stderr)
-    try:
-        Path(target).write_text("".join(f"{value:f}\n" for value in seconds), encoding="utf-8")
-    except OSError as error:
-        raise EngineError(f"cannot write {target}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+    write_output(target, (f"{value:f}\n" for value in seconds))
     return EXIT_OK
 
 

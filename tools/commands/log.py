@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, EngineError, UsageError
+from mgcaffe.errors.whole_files import write_output
 from mgcaffe.tools.flags.parsing import FlagParser, Flags
 from mgcaffe.tools.listeners.glog import number
 from mgcaffe.tools.logs.reader import Row, RunLog, read_logs
@@ -101,23 +103,21 @@ def write_tables(log: RunLog, path: str) -> list[Path]:
         if not rows:
             continue
         target = stem.with_name(f"{stem.name}.{kind}.csv")
-        try:
-            _write_table(target, rows)
-        except OSError as error:
-            raise EngineError(f"cannot write {target}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+        write_output(target, _table_text(rows))
         written.append(target)
     return written
 
 
-def _write_table(path: Path, rows: Sequence[Row]) -> None:
+def _table_text(rows: Sequence[Row]) -> str:
     names = _names(rows)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file)
-        table.writerow([*_FIRST_COLUMNS, *names])
-        for row in rows:
-            values = row.values()
-            first = [row.iteration, _cell(row.seconds), _cell(row.rate)]
-            table.writerow([*first, *(_cell(values.get(name)) for name in names)])
+    text = io.StringIO()
+    table = csv.writer(text)
+    table.writerow([*_FIRST_COLUMNS, *names])
+    for row in rows:
+        values = row.values()
+        first = [row.iteration, _cell(row.seconds), _cell(row.rate)]
+        table.writerow([*first, *(_cell(values.get(name)) for name in names)])
+    return text.getvalue()
 
 
 def _cell(value: float | None) -> str:

@@ -7,11 +7,13 @@ reads on line by line, writes the one displayed before.
 from __future__ import annotations
 
 import csv
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, EngineError, UsageError
+from mgcaffe.errors import EXIT_OK, UsageError
+from mgcaffe.errors.whole_files import write_output
 from mgcaffe.tools.flags.parsing import FlagParser, Flags
 from mgcaffe.tools.logs.reader import Row, read_logs
 from mgcaffe.tools.scripts import run_script
@@ -62,15 +64,13 @@ def _write(target: Path, rows: Sequence[Row], delimiter: str) -> None:
     rates = [_NAN if row.rate is None else row.rate for row in rows]
     if len(rates) > 1 and rates[0] != rates[0]:
         rates[0] = rates[1]  # the first test comes before any rate is displayed
-    try:
-        with target.open("w", newline="", encoding="utf-8") as file:
-            table = csv.writer(file, delimiter=delimiter)
-            table.writerow(["NumIters", "Seconds", "LearningRate", *names])
-            for row, rate, values in zip(rows, rates, outputs, strict=True):
-                seconds = _NAN if row.seconds is None else row.seconds
-                table.writerow([float(row.iteration), seconds, rate, *(values.get(name, "") for name in names)])
-    except OSError as error:
-        raise EngineError(f"cannot write {target}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+    text = io.StringIO()
+    table = csv.writer(text, delimiter=delimiter)
+    table.writerow(["NumIters", "Seconds", "LearningRate", *names])
+    for row, rate, values in zip(rows, rates, outputs, strict=True):
+        seconds = _NAN if row.seconds is None else row.seconds
+        table.writerow([float(row.iteration), seconds, rate, *(values.get(name, "") for name in names)])
+    write_output(target, text.getvalue())
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, DataError, EngineError, Location, UsageError
+from mgcaffe.errors import EXIT_OK, DataError, Location, UsageError
 from mgcaffe.errors.file_names import found_name
+from mgcaffe.errors.whole_files import write_output
 from mgcaffe.tools.commands.simulate import add_model_of_time_flags, add_network_flag, check_schedules, trace_line
 from mgcaffe.tools.flags.computing_flags import add_machine_flags, add_precision_flag
 from mgcaffe.tools.flags.net_flags import add_model_flags, add_shape_flag
@@ -272,8 +273,5 @@ def _groups_table(plan: Plan, segments: Sequence[Segment]) -> str:
 def _export(path: str, plan: Plan, basis: PlanBasis) -> None:
     from mgcaffe.comm.planning.plan_file import plan_text
 
-    try:
-        Path(path).write_text(plan_text(plan, basis), encoding="utf-8")
-    except OSError as error:
-        raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+    write_output(path, plan_text(plan, basis))
     print(f"\nPlan of schedule {plan.schedule} written to {path}")

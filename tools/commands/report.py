@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, EngineError, UsageError
+from mgcaffe.errors import EXIT_OK, UsageError
+from mgcaffe.errors.whole_files import write_output
 from mgcaffe.tools.flags.parsing import FlagParser, Flags
 from mgcaffe.tools.running.session import Session
 
@@ -56,10 +57,7 @@ def run(flags: Flags, session: Session) -> int:
     timeline = read_timeline(Path(found)) if found else None
     page = make_page(log, timeline, plan=_read_plan(flags.plan), log=_read_text(flags.log))
     output = Path(flags.output) if flags.output else path.with_suffix(".html")
-    try:
-        output.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise EngineError(f"cannot write {output}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+    write_output(output, page)
     print(f"{output}: {len(log.iterations)} iterations" + (f", timeline {found}" if found else ", without a timeline"))
     return EXIT_OK
 

@@ -6,10 +6,10 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mgcaffe.errors import EXIT_CANNOT_WRITE, EXIT_OK, EngineError
+from mgcaffe.errors import EXIT_OK
+from mgcaffe.errors.whole_files import write_output
 from mgcaffe.tools.flags.net_flags import add_model_flags, add_shape_flag
 from mgcaffe.tools.flags.parsing import FlagParser, Flags, require
 from mgcaffe.tools.running.loading import loading
@@ -263,7 +263,4 @@ def write_json(path: str, value: object) -> None:
     Raises:
         EngineError: with exit code 73, when the file cannot be written.
     """
-    try:
-        Path(path).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+    write_output(path, json.dumps(value, indent=1) + "\n")

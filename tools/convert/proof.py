@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mgcaffe.errors import EXIT_CANNOT_WRITE, DataError, EngineError
+from mgcaffe.errors import DataError
+from mgcaffe.errors.whole_files import write_output
 from mgcaffe.tools.table import format_table
 
 TOLERANCE = 1e-4
@@ -170,7 +171,4 @@ def write_json(found: Mapping[str, Any], path: Path) -> None:
     Raises:
         EngineError: (exit code 73) the file cannot be written.
     """
-    try:
-        path.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+    write_output(path, json.dumps(found, indent=1, allow_nan=False) + "\n")

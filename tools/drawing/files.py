@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import quote
 
-from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError
 from mgcaffe.tools.drawing.blocks import Block
 from mgcaffe.tools.drawing.graph import NetGraph
 from mgcaffe.tools.drawing.page import page_of
@@ -71,15 +69,3 @@ def encoded(
             laid_out(folded), about.title, subtitle, lambda layer: about.target(graph.layers[layer].line)
         ).encode()
     return png_of(laid_out(folded), about.title, subtitle)
-
-
-def write_picture(path: Path, content: bytes) -> None:
-    """Write a picture.
-
-    Raises:
-        EngineError: with exit code 73, when the file cannot be written.
-    """
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError, UsageError
+from mgcaffe.errors import UsageError
 from mgcaffe.tools.logs.reader import Row, RunLog
-from mgcaffe.tools.speedup_plot import literal
+from mgcaffe.tools.speedup_plot import literal, save_figure
 
 _SUFFIXES = (".png", ".svg", ".pdf")
 # Colours that people with colour blindness can tell apart (Okabe and Ito).
@@ -68,10 +68,7 @@ def draw_panels(
         figure.suptitle(literal(title), fontsize=10)
     for axes, (name, series) in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
         _draw(axes, name, series, across)
-    try:
-        figure.savefig(path, dpi=100)
-    except OSError as error:
-        raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+    save_figure(figure, path)
 
 
 def panels_of(log: RunLog) -> dict[str, Series]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError
+from mgcaffe.errors.whole_files import write_output
 from mgcaffe.tools.table import format_bytes, format_table
 
 if TYPE_CHECKING:
@@ -72,10 +72,8 @@ def write_csv(path: str, predictions: Sequence[Prediction]) -> None:
     """
     from mgcaffe.comm.replicas.prediction import Prediction
 
-    try:
-        with Path(path).open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, [field.name for field in fields(Prediction)], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(asdict(each) for each in predictions)
-    except OSError as error:
-        raise EngineError(f"cannot write {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE) from None
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(Prediction)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(each) for each in predictions)
+    write_output(path, text.getvalue())

@@ -19,8 +19,10 @@ from typing import Any
 from mgcaffe.comm import CommReport, Plan
 from mgcaffe.comm.transport.clock import ClockOffset
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError
+from mgcaffe.errors.whole_files import write_output
 
 FORMAT = "mgcaffe timeline 1"
+_WHAT = "the timeline "
 _COMPUTE, _COMM, _SNAPSHOT = 0, 1, 2
 _THREADS = {_COMPUTE: "compute", _COMM: "comm", _SNAPSHOT: "snapshot"}
 
@@ -95,7 +97,7 @@ def check_writable(path: str) -> None:
     """
     file = Path(os.path.realpath(path))  # of a link to nothing, what it leads to is made and removed, not the link
     if file.is_fifo():
-        raise EngineError(f"cannot write the timeline {path}: it is a named pipe", exit_code=EXIT_CANNOT_WRITE)
+        raise EngineError(f"cannot write {_WHAT}{path}: it is a named pipe", exit_code=EXIT_CANNOT_WRITE)
     try:
         is_new = not file.exists()
         file.open("ab").close()
@@ -106,7 +108,7 @@ def check_writable(path: str) -> None:
 
 
 def _failure(path: str, error: OSError) -> EngineError:
-    return EngineError(f"cannot write the timeline {path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE)
+    return EngineError(f"cannot write {_WHAT}{path}: {error.strerror}", exit_code=EXIT_CANNOT_WRITE)
 
 
 def write_timeline(
@@ -145,18 +147,18 @@ def write_timeline(
         ],
         "plan": _plan(plan, segments),
     }
-    try:
-        with Path(path).open("w", encoding="utf-8") as file:
-            file.write('{"displayTimeUnit": "ms",\n"otherData": ' + json.dumps(other) + ',\n"traceEvents": [\n')
-            separator = ""
-            for record in records:
-                shift = zero + offsets[record.rank].seconds
-                for event in _events(record, shift, segments):
-                    file.write(separator + json.dumps({**event, "pid": record.rank}))
-                    separator = ",\n"
-            file.write("\n]}\n")
-    except OSError as error:
-        raise _failure(path, error) from None
+
+    def lines() -> Iterator[str]:
+        yield '{"displayTimeUnit": "ms",\n"otherData": ' + json.dumps(other) + ',\n"traceEvents": [\n'
+        separator = ""
+        for record in records:
+            shift = zero + offsets[record.rank].seconds
+            for event in _events(record, shift, segments):
+                yield separator + json.dumps({**event, "pid": record.rank})
+                separator = ",\n"
+        yield "\n]}\n"
+
+    write_output(path, lines(), _WHAT)
 
 
 def _plan(plan: Plan | None, segments: Sequence[str]) -> dict[str, Any] | None:
