@@ -64,9 +64,7 @@ class SmoothL1Loss(Loss):
         if len(bottoms) > 2:
             difference.mul_(bottoms[2])
         self.saved = (difference, bottoms[2:]) if self.backward_follows else None
-        errors = torch.ops.aten.huber_loss(difference, torch.zeros_like(difference), 0, 1 / self.sharpness)
-        # Huber's function with delta is delta f: d^2 / 2, or delta (|d| - delta / 2).
-        errors.mul_(self.sharpness)
+        errors = torch.ops.aten.smooth_l1_loss(difference, difference.new_zeros(()), 0, 1 / self.sharpness)
         if len(bottoms) > 3:
             errors.mul_(bottoms[3])
         return [errors.sum().div_(self.count)]
