@@ -27,7 +27,7 @@ _FOREIGN = {
     b"\x89HDF": "an HDF5 file",
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
-    b"PK\3\4": "a zip file",
+    b"PK\3\4": "a zip file, as checkpoints of PyTorch are",
     b"version https://git-lfs": "a Git LFS pointer, whose file has still to be fetched (git lfs pull)",
 }
 _WEB_PAGE = (b"<!doctype html", b"<html")

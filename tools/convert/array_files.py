@@ -21,6 +21,14 @@ from mgcaffe.tools.convert.safetensors_file import ArrayToWrite, need_safetensor
 
 _NPZ, _SAFETENSORS = ".npz", ".safetensors"
 _NUMBER = re.compile("0|[1-9][0-9]{0,8}")
+_NAMES = (
+    "weights are called as the blobs of Caffe's layers: 'conv1/0' for the first one of layer 'conv1', 'conv1/1' for"
+    " the second. Names of other programs ('conv1.weight') are not guessed."
+)
+_CHECKPOINT = (
+    "convert a function that makes the module and loads them, FILE.py:FUNCTION, or save them with NumPy under the names"
+    " of Caffe's blobs, 'conv1/0' for the first one of layer 'conv1'"
+)
 _SHOWN = 4
 """How many names an error lists."""
 
@@ -78,16 +86,12 @@ def layers_of_arrays(arrays: Mapping[str, np.ndarray], source: str) -> list[Save
 
 
 def _no_weights(unknown: Sequence[str], count: int, source: str) -> DataError:
-    hint = (
-        "weights are called as the blobs of Caffe's layers: 'conv1/0' for the first one of layer 'conv1', 'conv1/1' for"
-        " the second. Names of other programs ('conv1.weight') are not guessed."
-    )
     if not count:
-        return DataError(f"{source} holds no arrays", hint=hint)
+        return DataError(f"{source} holds no arrays", hint=_NAMES)
     shown = ", ".join(f"'{name[:60]}'" for name in unknown[:_SHOWN])
     more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
     return DataError(
-        f"{source}: {len(unknown)} of {count} arrays are not called layer/number: {shown}{more}", hint=hint
+        f"{source}: {len(unknown)} of {count} arrays are not called layer/number: {shown}{more}", hint=_NAMES
     )
 
 
@@ -139,6 +143,9 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         if not zipfile.is_zipfile(path):
             raise ValueError("it is no zip file")
         with np.load(path, allow_pickle=False) as file:
+            if any(name.endswith("/data.pkl") for name in file.files):
+                what = "a checkpoint of PyTorch, whose weights have other names than Caffe's"
+                raise DataError(f"{path} is {what}", hint=_CHECKPOINT)
             for name in file.files:
                 if name in arrays:
                     raise ValueError(f"array '{name}' is there twice")

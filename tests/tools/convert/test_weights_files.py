@@ -157,6 +157,10 @@ def test_nothing_is_unpickled_and_what_is_no_number_is_refused(folder):
     np.save("single.npy", np.ones(3))
     (folder / "single.npy").rename("single.npz")
     assert "single.npz cannot be read: cut short or damaged (it is no zip file)" in refusal("single.npz", "out.npz")
+    torch.save({"a.weight": torch.ones(3)}, "saved.pt")
+    for source in (["net.prototxt", "saved.pt"], "saved.pt"):
+        assert "saved.pt is" in (said := refusal(source, "out.npz")) and "a checkpoint of PyTorch" in said
+        assert "FILE.py:FUNCTION" in said
     with zipfile.ZipFile("twice.npz", "w") as archive, pytest.warns(UserWarning, match="Duplicate"):
         for _ in range(2):
             with archive.open("a/0.npy", "w") as file:
