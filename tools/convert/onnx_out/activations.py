@@ -96,6 +96,8 @@ def dropout(e: Emitter, layer: Dropout) -> list[str]:
         e.refuse("it drops values at random also in a test, since its own phase is TRAIN", "phase")
     if layer.factor != 1:
         e.refuse("scale_train: false has tests scale its values down", "dropout_param.scale_train")
+    if layer.ratio >= 1:
+        e.refuse("ONNX's Dropout has ratios below 1", "dropout_param.dropout_ratio")
     return [e.node("Dropout", e.x, e.floats(layer.ratio))]
 
 
@@ -133,6 +135,7 @@ OPERATORS = (
         {
             "phase: TRAIN": "at the layer: values drop at random",
             "scale_train": "false",
+            "dropout_ratio": "1",
             "sample_weights_test": "as in training",
         },
         any_batch=True,

@@ -44,6 +44,11 @@ def refusal(text, **options):
             "scale_train: false has tests scale its values down",
         ),
         (
+            'type: "Dropout" bottom: "x" top: "y"\n dropout_param { dropout_ratio: 1 }',
+            "4:18",
+            "ONNX's Dropout has ratios below 1",
+        ),
+        (
             'type: "Pooling" bottom: "x" top: "y"\n phase: TRAIN\n'
             " pooling_param { pool: STOCHASTIC kernel_size: 2 stride: 2 }",
             "4:2",
