@@ -148,8 +148,6 @@ class SixteenBitSum:
         return numpy.concatenate([exponents, words]) if self._codec.scaled else words
 
     def _decode(self, words: numpy.ndarray, share: _Share) -> numpy.ndarray:
-        if not share.count:
-            return numpy.empty(0, numpy.float32)
         exponents = len(share.blocks) if self._codec.scaled else 0
         return self._codec.decode(words[exponents:], words[:exponents], share.blocks)
 

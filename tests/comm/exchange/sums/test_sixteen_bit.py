@@ -37,7 +37,7 @@ def test_each_block_has_its_own_scale():
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_zeros_stay_and_what_is_not_finite_arrives_as_such(kind):
-    values = numpy.array([0.0, numpy.inf, -numpy.inf, numpy.nan, 1.0, -0.0], dtype=numpy.float32)
+    values = numpy.array([0.0, numpy.inf, -numpy.inf, numpy.nan, 2.0**40, -0.0], dtype=numpy.float32)
     back = there_and_back(kind, values)
     assert numpy.array_equal(back, values, equal_nan=True)
     assert not there_and_back(kind, numpy.zeros(10)).any()
@@ -77,8 +77,9 @@ SEGMENTS = [Segment("a", 0, 7000), Segment("none", 7000, 0), Segment("b", 7000, 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_ranks_get_the_same_bits_whatever_is_merged(kind, size):
     together = sums(size, kind, [(0, 12_030)], SEGMENTS, 12_030)
+    two = sums(size, kind, [(7000, 5030), (0, 7000)], SEGMENTS, 12_030)
     apart = sums(size, kind, [(7030, 5000), (7000, 30), (0, 7000)], SEGMENTS, 12_030)
-    assert len({flat.tobytes() for _, flat in together + apart}) == 1
+    assert len({flat.tobytes() for _, flat in together + two + apart}) == 1
 
 
 @pytest.mark.parametrize("kind", CODECS)
