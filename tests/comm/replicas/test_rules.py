@@ -47,6 +47,12 @@ def test_averaging_keeps_the_mean_and_shrinks_each_deviation_by_the_rate(rate, i
             np.testing.assert_allclose(replica, mean + (1 - rate) ** number * deviation, rtol=0, atol=1e-14)
 
 
+def test_interpolation_at_a_rate_of_1_makes_replicas_equal_to_the_bit():
+    replicas = [np.full(SIZE, value) for value in (1e16, -1e16, 1.0, 2.0)]
+    _round(_begun(lambda: ModelAveraging(1, interpolates=True)), replicas)
+    np.testing.assert_array_equal(replicas, 0.75)
+
+
 def test_progress_since_the_snapshot_stays_whole_by_increment_and_shrinks_by_interpolation():
     progress = _replicas()
     for interpolates, kept in ((False, 1.0), (True, 0.25)):
@@ -148,7 +154,9 @@ def test_block_momentum_is_its_formula(nesterov):
         (lambda: ElasticAveraging(1.5), "alpha 1.5 is not"),
         (lambda: ModelAveraging(float("nan")), "alpha nan is not"),
         (lambda: BlockMomentum(momentum=1), "block momentum 1 is not from 0 to below 1"),
+        (lambda: BlockMomentum(momentum=-0.1), "block momentum -0.1 is not from 0"),
         (lambda: BlockMomentum(learning_rate=0), "block learning rate 0 is not above 0"),
+        (lambda: BlockMomentum(learning_rate=float("inf")), "block learning rate inf is not above 0 and finite"),
     ],
 )
 def test_values_out_of_range_are_refused(make, said):
