@@ -176,14 +176,20 @@ def test_an_update_holds_the_gradients_of_several_look_ups_of_what_trains_alone(
     assert (figures.look_ups, figures.ids, figures.updates) == (3, 6, 1)
 
 
-def test_what_is_written_is_looked_up_also_twice_in_a_table():
+@pytest.mark.parametrize("bytes_at_once", [1000, 24])
+def test_what_is_written_is_looked_up_also_twice_in_a_table(monkeypatch, bytes_at_once):
+    monkeypatch.setattr("mgcaffe.comm.tables.table_requests._BYTES_AT_ONCE", bytes_at_once)
+    whole = numpy.empty((5, 2))
+
     def trainer(client, _):
         client.write(1, 0, 2, 1, start(1).reshape(-1)[1:] + 100)
+        client.read(1, 0, whole)
         return client.look_up([Request(1, Bags(ids(3, 0)), False), Request(1, Bags(ids(1)), False)]).wait()
 
     (first, second), *_ = serve([[], [RowRange(0, 0, 2), RowRange(1, 2, 5)]], trainer, servers=(1, 2))
     numpy.testing.assert_array_equal(first, start(1)[[3, 0]] + [[100, 100], [0, 100]])
     numpy.testing.assert_array_equal(second, start(1)[[1]] + 100)
+    numpy.testing.assert_array_equal(whole.reshape(-1) - start(1).reshape(-1), [0, *[100] * 9])
 
 
 def test_a_look_up_that_no_update_follows_is_forgotten():
