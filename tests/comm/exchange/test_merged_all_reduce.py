@@ -137,6 +137,36 @@ def test_the_report_tells_hidden_from_exposed():
     ]
 
 
+class Starting(SingleCommunicator):
+    """Its all-reduces go on by themselves once they are started."""
+
+    def start_allreduce(self, buffer, op="sum"):
+        return lambda: None
+
+    def duplicate(self, waiting=None):
+        return self
+
+
+@pytest.mark.parametrize(("ranks", "one_by_one"), [(Starting(), False), (SingleCommunicator(), True)])
+def test_groups_travel_one_by_one_where_that_is_asked_for_or_sums_do_not_go_on_by_themselves(ranks, one_by_one):
+    sync = started("wfbp", ranks)
+    reports = []
+    for asked_for in (False, True, False):
+        sync.set_plan(plan_of("wfbp"), one_by_one=asked_for)
+        backward(sync)
+        reports.append(sync.wait().one_by_one)
+    assert reports == [one_by_one, True, one_by_one]
+    sync.close()
+
+
+def test_after_the_end_nothing_more_is_reduced():
+    sync = started()
+    sync.close()
+    sync.begin_iteration()
+    with pytest.raises(CommError, match="after it was closed"):
+        sync.gradients_ready(3)
+
+
 def test_a_layer_out_of_order_is_named():
     sync = started()
     sync.begin_iteration()
