@@ -42,6 +42,14 @@ def test_a_longer_backward_pass_hides_more():
     assert plan.exposed == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("backward_end", [None, 0.1])
+def test_the_backward_pass_ends_no_sooner_than_the_lowest_gradient_is_ready(backward_end):
+    plan = make_plan(
+        "single", SEGMENTS, [0.3, 0.2, 0.1], AffineCost(1, 0), element_bytes=4, backward_end=backward_end
+    )  # fmt: skip
+    assert plan.backward_end == 0.3 and plan.exposed == pytest.approx(1)
+
+
 def test_json_gives_the_same_plan_back():
     plan = plan_of("wfbp")
     assert Plan.from_json(plan.to_json()) == plan

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from mgcaffe.comm.supervision import record_folders, status
+from mgcaffe.comm.supervision.job_end import JobEnd
 from mgcaffe.comm.supervision.peers import Peers
 from mgcaffe.comm.supervision.record_folders import read_places
 from mgcaffe.comm.supervision.verdict import (
@@ -24,7 +25,7 @@ from mgcaffe.comm.supervision.verdict import (
     read_attached_record,
     stall_block,
 )
-from mgcaffe.comm.supervision.watch import JobWatch
+from mgcaffe.comm.supervision.watch import JobWatch, PeerWatch
 
 pytestmark = pytest.mark.slow
 
@@ -248,6 +249,18 @@ def test_tasks_are_called(watch):
 def place(rank, iteration, doing, **changes):
     fields = {"size": 3, "pid": 10 + rank, "host": "a", "state": status.RUNNING, "code": 0, "terminated": False}
     return status.Place(rank=rank, iteration=iteration, beat=1, doing=doing, **{**fields, **changes})
+
+
+def test_the_death_of_a_rank_that_is_tolerated_ends_nobody(tmp_path, monkeypatch):
+    monkeypatch.delenv(record_folders.FOLDER_VARIABLE, raising=False)
+    record, said = record_folders.open_status(tmp_path, 0, 3), []
+    end = JobEnd(record, Peers(tmp_path, 3), said.append, lambda code: None, 0.1)
+    watch = PeerWatch(record, end)
+    record.tolerated = frozenset({1})
+    watch.check([place(1, 7, "forward")], 0.0)
+    assert not end.is_near and said == []
+    watch.check([place(2, 7, "forward")], 0.0)
+    assert end.is_near and "rank 2 of 3" in said[0]
 
 
 def test_the_ranks_that_the_others_wait_for_are_suspected():
