@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from mgcaffe.comm.planning.cost import AffineCost
 from mgcaffe.comm.planning.plan import ready_times
-from mgcaffe.comm.planning.prediction import Channel, predict_plan
+from mgcaffe.comm.planning.prediction import Channel, ComputingThread, GroupQueue, first_ready, predict_plan
 from mgcaffe.comm.planning.schedules import SCHEDULES, make_plan
 
 COST = AffineCost(2.0, 0.5)
@@ -57,3 +57,18 @@ def test_a_single_all_reduce_meets_no_contention():
     # It becomes ready at 6, and the tail of 1 goes on at a tenth of the speed beside it.
     assert predicted.groups[0].ready_at == 6
     assert predicted.backward_end > 7
+
+
+def test_a_pause_gets_a_group_on_at_the_speed_beside_computation_and_takes_no_longer_for_it():
+    # Of 8 s, 2 pass beside computation and 2 in each pause; the last quarter is waited for, a quarter of 4 s.
+    queue = GroupQueue(plan_of("single", [1], [1.0]).groups, first_ready)
+    thread = ComputingThread(Channel(False, AffineCost(8, 0), AffineCost(4, 0), 0.5), queue)
+    queue.submit(0, thread.now)
+    thread.compute(1.0)
+    thread.pause(2.0)
+    thread.pause(2.0)
+    assert (thread.now, queue.work_left) == pytest.approx((6.0, 0.25))
+    thread.wait_for(0)
+    assert thread.now == pytest.approx(7.0)
+    thread.pause(3.0)
+    assert thread.now == pytest.approx(10.0)
