@@ -153,6 +153,33 @@ def test_training_goes_on_while_a_round_is_stuck():
     assert (weights == 1000).all()
 
 
+def test_background_rounds_follow_each_other_no_sooner_than_the_interval_says():
+    now, rounds = [0.0], threading.Semaphore(0)
+    topology = AllTrainers(SingleCommunicator())
+    sync = ParameterSynchronizer(ModelAveraging(), topology, interval_s=0.01, clock=lambda: now[0])
+    sync.on_round = lambda *_: rounds.release()
+    sync.start(np.zeros(SIZE))
+    for _ in range(3):
+        assert rounds.acquire(timeout=10)
+        assert not rounds.acquire(timeout=0.05)
+        now[0] += 0.01
+    sync.finish()
+
+
+@pytest.mark.usefixtures("both_transports")
+def test_the_distance_is_that_from_the_mean_relative_to_its_length():
+    def rank(communicator):
+        weights = np.zeros(SIZE)
+        sync = ParameterSynchronizer(ModelAveraging(), AllTrainers(communicator), every=1)
+        sync.start(weights)
+        weights += 1 + 4 * communicator.rank
+        sync.iteration_done()
+        return sync.finish()
+
+    for figures in run_ranks(2, rank):
+        assert figures.distance == pytest.approx(2 / 3) and figures.distances == pytest.approx((2 / 3, 2 / 3))
+
+
 @pytest.mark.parametrize("how", [{"every": 1}, {}])
 def test_an_error_in_a_round_reaches_the_training_thread(how):
     class Failing(AllTrainers):
