@@ -358,6 +358,17 @@ def test_look_ups_go_on_while_rows_are_written_as_they_were_when_it_was_asked_fo
     assert not numpy.array_equal(before, after)
 
 
+def test_a_file_that_no_trainer_waits_for_any_more_is_written_to_its_end():
+    Writing.may_end.clear()
+
+    def trainer(client, _):
+        client.save({1: b"one"})
+        threading.Timer(0.2, Writing.may_end.set).start()
+
+    serve(WHOLE, trainer)
+    assert Writing.may_end.is_set()
+
+
 def test_rows_are_read_from_files_before_what_follows_is_answered():
     def trainer(client, communicator):
         return client.load({1: b"2.5"}), client.look_up(TEST_BATCH).wait()[0]
