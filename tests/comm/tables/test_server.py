@@ -10,7 +10,19 @@ import pytest
 
 from mgcaffe.comm.tables.assignment import RowRange
 from mgcaffe.comm.tables.client import TableClient
-from mgcaffe.comm.tables.messages import LOOK_UP, UPDATE, Bags, LookUp, Request, encode_look_up, encode_update
+from mgcaffe.comm.tables.messages import (
+    LOOK_UP,
+    READ,
+    UPDATE,
+    WRITE,
+    Bags,
+    Block,
+    LookUp,
+    Request,
+    encode_block,
+    encode_look_up,
+    encode_update,
+)
 from mgcaffe.comm.tables.server import TableServer
 from mgcaffe.comm.transport.threaded import ThreadedCommunicator, run_ranks
 from mgcaffe.errors import CommError
@@ -279,7 +291,14 @@ def test_look_ups_are_answered_while_the_trainer_computes():
             encode_look_up(LookUp(0, 0, [Request(0, Bags(ids(3, 7)), True)])),
             "rows 3 to 7 of table 0, of which 7",
         ),
+        (LOOK_UP, encode_look_up(LookUp(0, 0, [Request(0, Bags(ids(0, -1)), False)])), "rows -1 to 0 of table 0"),
         (LOOK_UP, encode_look_up(LookUp(0, 0, [Request(0, Bags(ids(1), ids(2)), True)])), "do not have its 1 ids"),
+        (LOOK_UP, encode_look_up(LookUp(0, 0, [Request(0, Bags(ids(1), ids(-1, 2)), True)])), "negative count, -1"),
+        (READ, encode_block(Block(2, 0, 0, 0)), "asks for table 2, and there are 2"),
+        (READ, encode_block(Block(0, 0, 20, 2)), r"2 number\(s\) from 20 on of table 0, of which 21 are here"),
+        (READ, encode_block(Block(0, 0, -1, 2)), r"2 number\(s\) from -1 on of table 0"),
+        (WRITE, encode_block(Block(0, 0, 0, 2), numpy.ones(1)), r"writes 8 bytes into 2 number\(s\) of 16"),
+        (UPDATE, encode_update([0], 1.0, 1.0, [], FLOAT64), "gradients of look-up 0, which is not waited for"),
         (UPDATE, encode_update([], 1.0, 1.0, [numpy.ones(1)], FLOAT64), r"1 number\(s\), and its look-ups take 0"),
         (77, ids(), "no message with tag 77"),
     ],
