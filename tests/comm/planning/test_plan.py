@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -88,9 +89,15 @@ def test_a_plan_edited_badly_is_an_error():
         edited(first_layer=2, last_layer=2).check(SEGMENTS)
     with pytest.raises(CommError, match="covers elements 17 to 37"):
         edited(offset=17).check(SEGMENTS)
+    with pytest.raises(CommError, match=r"order \[0, 0, 2\] does not name each of 3 groups once"):
+        replace(plan_of("wfbp"), sending=(0, 0, 2)).check(SEGMENTS)
+
+
+@pytest.mark.parametrize(("group", "name"), [(0, "fc"), (1, "conv2"), (2, "conv1")])
+def test_a_plan_that_leaves_out_a_layer_is_an_error(group, name):
     record = json.loads(plan_of("wfbp").to_json())
-    del record["groups"][1]
-    with pytest.raises(CommError, match="leaves out layer 'conv2'"):
+    del record["groups"][group]
+    with pytest.raises(CommError, match=f"leaves out layer '{name}'"):
         Plan.from_json(record).check(SEGMENTS)
 
 
