@@ -67,8 +67,10 @@ def test_the_fit_is_never_negative():
 
 def test_a_step_in_the_curve_does_not_hide_the_start_up_of_most_sizes():
     points = [(1024.0, 5e-5), (2048.0, 5e-5)] + [(2.0**k, 6e-4 + 1e-9 * 2.0**k) for k in range(12, 24)]
-    a, b, _ = AllReduceCost(points).affine()
+    a, b, r2 = AllReduceCost(points).affine()
     assert 2e-4 < a < 6e-4 and b == pytest.approx(1e-9, rel=0.5)
+    sizes, seconds = numpy.array(points).T
+    assert r2 == pytest.approx(1 - ((seconds - a - b * sizes) ** 2).mean() / seconds.var())
 
 
 @pytest.mark.parametrize("cost", [AffineCost(1e-3, 2e-9), AllReduceCost([(1024, 1e-5), (4096, 2e-5)])])
