@@ -32,6 +32,7 @@ TORCHRUN = {
     [
         ({}, Launch(0, 1, 0, 1, "none")),
         (OPENMPI, Launch(3, 8, 1, 4, "openmpi")),
+        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}, Launch(0, 1, 0, 1, "openmpi")),
         ({"PMI_RANK": "1", "PMI_SIZE": "2"}, Launch(1, 2, None, None, "pmi")),
         (
             {"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"},
@@ -44,6 +45,7 @@ TORCHRUN = {
         ({"MV2_COMM_WORLD_RANK": "0", "MV2_COMM_WORLD_SIZE": "2"}, Launch(0, 2, None, None, "mvapich2")),
         (STEP, Launch(4, 5, 0, 1, "slurm")),
         ({**STEP, "SLURM_NODEID": "0", "SLURM_PROCID": "0"}, Launch(0, 5, 0, 2, "slurm")),
+        ({**STEP, "SLURM_STEP_TASKS_PER_NODE": "1,2(x2)", "SLURM_NODEID": "1"}, Launch(4, 5, 0, 2, "slurm")),
         ({**STEP, "SLURM_STEP_TASKS_PER_NODE": "?"}, Launch(4, 5, 0, None, "slurm")),
         (TORCHRUN, Launch(3, 4, 1, 2, "torchrun")),
         ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}, Launch(1, 2, 1, None, "torchrun")),
@@ -93,6 +95,8 @@ def test_one_rank_of_an_outer_launcher_does_not_contradict():
         ({"PMI_RANK": "4", "PMI_SIZE": "4"}, "PMI_RANK=4 and PMI_SIZE=4 contradict"),
         ({"SLURM_STEP_ID": "0", "SLURM_PROCID": "1"}, "SLURM_PROCID but not"),
         ({**OPENMPI, "PMI_RANK": "1", "PMI_SIZE": "2"}, "contradict each other: openmpi says rank 3 of 8"),
+        ({**OPENMPI, "PMI_RANK": "1", "PMI_SIZE": "8"}, "openmpi says rank 3 of 8, pmi says rank 1 of 8"),
+        ({**OPENMPI, "PMI_RANK": "3", "PMI_SIZE": "9"}, "openmpi says rank 3 of 8, pmi says rank 3 of 9"),
         ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, "neither MPI's launcher nor torch.distributed's"),
         ({"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x"}, "WORLD_SIZE but not RANK"),
         ({"WORLD_SIZE": "2", "LOCAL_RANK": "0"}, "WORLD_SIZE but not RANK"),
