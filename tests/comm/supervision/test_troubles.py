@@ -1,11 +1,13 @@
 """When others can no longer count on a rank, second by second."""
 
 import os
+from dataclasses import asdict
 
 import pytest
 
 from mgcaffe.comm.supervision import troubles
-from mgcaffe.comm.supervision.troubles import RankRecord, Seen, behind, first_waiting
+from mgcaffe.comm.supervision.troubles import RankRecord, Seen, Trouble, behind, first_waiting
+from mgcaffe.errors.checked_json import json_value
 
 
 def record(**values):
@@ -15,6 +17,13 @@ def record(**values):
 def kind(seen, now, timeout_s=8.0):
     trouble = seen.trouble(now, timeout_s)
     return None if trouble is None else trouble.kind
+
+
+def test_a_record_and_a_trouble_are_read_as_they_were_sent():
+    known = record(rounds=3, waits=True, raised="a", ended="b", follows=True, left=True)
+    assert RankRecord.of_json(json_value(asdict(known), "no record")) == known
+    trouble = Trouble(troubles.GONE, 1, "rank 1 is gone")
+    assert Trouble.of_json(json_value(asdict(trouble), "no trouble")) == trouble
 
 
 def test_silence_counts_only_after_the_time_that_is_allowed_and_never_where_that_is_0():

@@ -19,7 +19,9 @@ from mgcaffe.comm.supervision.record_folders import read_places
 from mgcaffe.comm.supervision.verdict import (
     END_MESSAGE,
     RECORD_SEPARATOR,
+    attached_record,
     behind,
+    describe_place,
     lost_block,
     name_signal,
     read_attached_record,
@@ -263,6 +265,13 @@ def test_the_death_of_a_rank_that_is_tolerated_ends_nobody(tmp_path, monkeypatch
     assert end.is_near and "rank 2 of 3" in said[0]
 
 
+def test_a_record_is_read_as_it_was_attached_and_not_where_it_is_damaged():
+    known = place(1, 0, "forward", state=status.FAILED, code=65, terminated=True, started=7, role="trainer")
+    text = attached_record(known).removeprefix(RECORD_SEPARATOR)
+    assert read_attached_record(text) == known and describe_place(known)[0] == "  iteration: 0"
+    assert read_attached_record(text[:-1]) is None and read_attached_record(text.replace("65", '"65"')) is None
+
+
 def test_the_ranks_that_the_others_wait_for_are_suspected():
     waiting = "waiting for the other ranks' gradients"
     assert behind({0: place(0, 5, waiting), 1: place(1, 5, "forward"), 2: place(2, 5, waiting)}) == [1]
@@ -308,6 +317,17 @@ def test_blocks_name_rank_host_iteration_and_doing():
         "rank 2 of 3, synchronization server, on a (process 12) was killed by signal 9 (SIGKILL)\n"
         "  doing:     waiting for requests of the trainers\n  the other ranks end with it"
     )
+    alone = lost_block(place(0, 5, "forward", size=1))
+    assert alone.endswith("killed, crashed, or ended by a library\n  iteration: 5\n  doing:     forward")
+    both = {0: place(0, 5, "waiting", size=2), 1: place(1, 5, "forward", size=2)}
+    assert stall_block(both, [], 12.4, 2, True).splitlines() == [
+        "no progress for 12 s, so the job ends (--stall_timeout)",
+        "rank 1 of 2 on a (process 11) is behind the others",
+        "  iteration: 5",
+        "  doing:     forward",
+        "  rank 0: iteration 5, waiting",
+    ]
+    assert "is behind" not in stall_block(both, [], 12.4, 2, True, "synchronization of replicas")
     assert name_signal(11) == "signal 11 (SIGSEGV)" and name_signal(63) == "signal 63"
     text = stall_block({0: place(0, 5, "forward")}, [], 12.4, 3, False)
     assert "rank 0 of 3 on a (process 10) does not go on" in text and "2 more ranks run on other hosts" in text
