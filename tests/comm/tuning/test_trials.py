@@ -57,9 +57,10 @@ def test_how_far_a_waiting_time_may_be_off_goes_by_the_scatter_of_its_iterations
     assert other.uncertainty == pytest.approx(0.0)
 
 
-def test_all_take_turns_and_those_behind_drop_out():
+@pytest.mark.parametrize("unit", [0.1, 1.0, 10.0])
+def test_all_take_turns_and_those_behind_drop_out(unit):
     candidates = [candidate(label, 1, 1.0) for label in "abc"]
-    _, order = run(candidates, lambda label, _: {"a": 1.0, "b": 1.0, "c": 2.0}[label])
+    _, order = run(candidates, lambda label, _: unit * {"a": 1.0, "b": 1.0, "c": 2.0}[label])
     rounds = [order[start : start + 3] for start in range(0, 3 * FIRST_ROUNDS, 3)]
     assert all(set(each) == set("abc") for each in rounds)
     assert len({each[0] for each in rounds}) > 1
@@ -160,6 +161,8 @@ def test_a_plan_found_after_the_first_stage_runs_in_the_second_and_can_win():
     trials.agree(trials.local_times())
     assert trials.is_over  # no other is left beside a
     revised = [candidate("a", 1, 1.1), candidate("b", 2, 2.0)]
+    trials.revise(revised)
+    assert trials.is_over
     trials.revise(revised, [candidate("c", 3, 0.9)])
     assert not trials.is_over and trials.is_last_stage
     turns = Counter()
