@@ -231,6 +231,8 @@ def test_modules_that_differ_are_told_apart():
                 module[0].weight.requires_grad_(False)
             elif how == "more":
                 module.append(nn.Linear(5, 5))
+            elif how == "fewer":
+                module = module[:-1]
             elif how == "name":
                 module = nn.ModuleDict({"other": module})
         return module
@@ -239,6 +241,7 @@ def test_modules_that_differ_are_told_apart():
         "type": "parameter '0.weight' is float64",
         "frozen": "float32 (30, 20) on cpu, frozen there",
         "more": "it has parameter '5.weight' besides",
+        "fewer": "it lacks parameter '4.weight'",
         "name": "parameter 'other.0.weight' stands there where rank 0 has parameter '0.weight'",
     }
     for how, text in expected.items():
