@@ -39,14 +39,16 @@ def test_a_record_outlives_its_process(tmp_path):
     assert place.describe() == "iteration 5, forward" and not is_alive(place.pid)
 
 
-def test_a_text_that_is_too_long_is_cut(tmp_path):
+def test_a_text_that_is_too_long_is_cut_and_one_of_no_characters_is_taken(tmp_path):
     record = open_status(tmp_path, 0, 1)
     record.doing(status.encode("ä" * 500))
     assert record.read().doing.startswith("ä" * 90)
+    record.doing(status.encode(os.fsdecode(b"reading \xff.lmdb")))  # a name of a file in another encoding
+    assert record.read().doing == "reading ?.lmdb"
 
 
 def test_without_a_folder_the_record_lies_in_memory(tmp_path):
     (tmp_path / "file").write_text("")
     for folder in (None, tmp_path / "file"):
         record = open_status(folder, 0, 1)
-        assert record.path is None and record.read().doing == status.STARTING
+        assert record.path is None and record.read().describe() == status.STARTING

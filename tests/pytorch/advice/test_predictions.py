@@ -28,10 +28,10 @@ def predictor(sizes, times, *, a=0.0, b=0.0, slowdown=0.0, forward=1.0, tail=0.0
 
 
 def test_buckets_wait_for_their_last_gradient_and_for_the_bucket_before():
-    found = predictor([MIB] * 4, [1.0] * 4, a=1.5, tail=0.5).buckets(BucketRules.capped(2, True))
-    # Ready after 2 and 4 s, reduced from 2 to 3.5 and from 4 to 5.5; the backward pass ends after 4.5.
+    found = predictor([MIB] * 4, [1.0] * 4, a=1.5, tail=0.25).buckets(BucketRules.capped(2, True))
+    # Ready after 2 and 4 s, reduced from 2 to 3.5 and from 4 to 5.5; the backward pass ends after 4.25.
     assert found.sizes == (2 * MIB, 2 * MIB)
-    assert (found.backward_s, found.exposed_s, found.iteration_s) == pytest.approx((4.5, 1.0, 6.5))
+    assert (found.backward_s, found.exposed_s, found.iteration_s) == pytest.approx((4.25, 1.25, 6.5))
 
 
 def test_what_communication_adds_to_the_backward_pass_counts():
