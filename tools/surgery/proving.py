@@ -102,9 +102,9 @@ def with_seeded_weights(net: NetParameter, running: Net) -> NetParameter:
     generator = np.random.default_rng(_SEED)
     new = [layer for layer in running.layers if layer.parameters and layer.name not in given]
     for layer in new:
-        for index, parameter in enumerate(layer.parameters):
+        for parameter in layer.parameters:
             if parameter.owner is None:
-                parameter.data.copy_(torch.from_numpy(_values(layer.type, index, parameter.shape, generator)))
+                parameter.data.copy_(torch.from_numpy(_values(layer.type, parameter.shape, generator)))
     for kind in {(layer.name, layer.type) for layer in new}:
         rows = [row for row in made.layer if (row.name, row.type) == kind]
         layers = [layer for layer in new if (layer.name, layer.type) == kind]
@@ -161,10 +161,8 @@ def _without_rules(layer: LayerParameter) -> LayerParameter:
     return row
 
 
-def _values(kind: str, index: int, shape: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
+def _values(kind: str, shape: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
     """Return weights that keep values in a common range: variances and factors stay about 1."""
-    if kind == "BatchNorm" and index == 2:
-        return np.ones(shape, np.float32)
     if len(shape) > 1 and kind != "BN":
         fan_in = int(np.prod(shape[1:]))
         return generator.standard_normal(shape, np.float32) * np.float32(np.sqrt(2 / max(fan_in, 1)))
