@@ -85,6 +85,16 @@ def test_a_value_that_is_not_finite_on_one_side_alone_is_infinitely_far_off(othe
     assert found.largest_relative == np.inf
 
 
+@pytest.mark.parametrize("place", [0, 5, 8])
+def test_values_in_parts_are_compared_to_the_last(monkeypatch, place):
+    monkeypatch.setattr("mgcaffe.tools.convert.proof._CHUNK", 4)
+    values = np.full((3, 3), 2.0)
+    other = values.copy()
+    other.flat[place] = 4
+    for ours, theirs in ((values, other), (other, values)):
+        assert compare({"a": ours}, {"a": theirs}, {"a": "a"}) == [Difference("a", 2.0, 0.5)]
+
+
 def test_shapes_that_differ_and_nothing_in_common_are_refused():
     with pytest.raises(DataError, match=r"blob 'a' has shape \(1,\), and 'x' on the other side \(2,\)"):
         compare({"a": np.zeros(1)}, {"x": np.zeros(2)}, {"a": "x"})

@@ -122,6 +122,18 @@ def test_a_layer_whose_gradients_are_rounding_alone_holds():
     assert not compared(Side(2.0, a0=[4, -8], b0=[3e-6]), Side(2.0, a0=[4, -8], b0=[-1e-6])).holds
 
 
+@pytest.mark.parametrize("place", [0, 5, 8])
+def test_gradients_in_parts_are_compared_to_the_last(monkeypatch, place):
+    monkeypatch.setattr("mgcaffe.tools.convert.training_step._CHUNK", 4)
+    values = np.arange(9.0) - 4
+    other = values.copy()
+    other[place] += 1
+    rest = {"a0": np.ones(5), "b1": np.ones(3)}
+    assert compared(Side(1.0, **rest, b0=values), Side(1.0, b0=values, **rest)).largest_relative == 0
+    step = compared(Side(1.0, **rest, b0=values), Side(1.0, b0=other, **rest))
+    assert step.gradients[0].name == "b/0" and step.gradients[0].largest_absolute == 1
+
+
 def test_what_one_side_lacks_counts_as_zeros_and_a_wrong_loss_is_seen():
     for sides in ((Side(1.0, a0=[1]), Side(1.0, a0=[1], b0=[0.5])), (Side(1.0, a0=[1], b0=[0.5]), Side(1.0, a0=[1]))):
         step = compared(*sides)
