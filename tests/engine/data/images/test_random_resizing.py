@@ -160,3 +160,11 @@ def test_a_mean_file_has_to_cover_the_crop(source, tmp_path):
 def test_fields_that_make_no_sense_are_refused(source, fields, message):
     with pytest.raises(NetError, match=message):
         data_layer(source, 4, f"transform_param {{ {fields} }}")
+
+
+@pytest.mark.parametrize(
+    "fields", ["allow_upscale: true", "interpolation_algo_up: INTER_AREA", "vertical_stretch_upper: 1"]
+)
+def test_fields_that_alone_change_nothing_are_named(source, caplog, fields):
+    data_layer(source, 4, f"transform_param {{ crop_size: 8 {fields} }}").close()
+    assert f"{fields.partition(':')[0]} has no effect without img_rand_resize_lower" in caplog.text
