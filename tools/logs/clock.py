@@ -6,20 +6,21 @@ import re
 from datetime import datetime, timedelta
 
 _PREFIX = re.compile(r"[IWEF](\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(\.\d+)?\s+\d+ \S+:\d+\] ?")
-# Without a year in the prefix, a leap year takes every date.
-_SOME_YEAR = 2000
-_YEAR = timedelta(days=366)
+# A year that takes every date, and one that has no 29 February.
+_LEAP_YEAR, _COMMON_YEAR = 2000, 2001
+_DAY = timedelta(days=1)
 
 
 class LogClock:
     """Goes through the lines of a log.
 
     Attributes:
-        time: that of the last line that had one; None before it.
+        time: that of the last line that had one, in a year of our own where the log does not say its; None before it.
     """
 
     def __init__(self) -> None:
         self.time: datetime | None = None
+        self._shown = datetime.min
 
     def read(self, line: str) -> tuple[bool, str]:
         """Return whether a line has a time, and the text behind it; without one, the whole line."""
@@ -32,11 +33,21 @@ class LogClock:
         year, month, day, hour, minute, second = (int(part) if part else 0 for part in match.groups()[:6])
         fraction = float(match[7]) if match[7] else 0.0
         try:
-            time = datetime(year or _SOME_YEAR, month, day, hour, minute, second) + timedelta(seconds=fraction)
+            shown = datetime(year or _LEAP_YEAR, month, day, hour, minute, second) + timedelta(seconds=fraction)
         except ValueError:
             return False
-        # A year has ended; threads may write a moment out of order.
-        while self.time is not None and not year and time < self.time - timedelta(days=1):
-            time += _YEAR
-        self.time = time
+        self.time = shown if year or self.time is None else self.time + _between(self._shown, shown)
+        self._shown = shown
         return True
+
+
+def _between(before: datetime, after: datetime) -> timedelta:
+    """Return the time from one line to the next, whatever their years.
+
+    It is less than a year, and may be up to a day back: threads may write a moment out of order. A 29 February that
+    neither line has was none: a log is not silent for that long.
+    """
+    leap = any((time.month, time.day) == (2, 29) for time in (before, after))
+    year = _LEAP_YEAR if leap else _COMMON_YEAR
+    length = timedelta(days=366 if leap else 365)
+    return (after.replace(year=year) - before.replace(year=year) + _DAY) % length - _DAY

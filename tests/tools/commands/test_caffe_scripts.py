@@ -76,13 +76,22 @@ def test_extract_seconds_writes_the_time_of_each_iteration_line(log, capsys):
     assert "run.log: 1 line that holds 'Iteration' but no time left out" in capsys.readouterr().err
 
 
-def test_extract_seconds_counts_on_over_new_year(log):
-    (log / "run.log").write_text(
-        "I1231 23:59:59.000000 1 solver.cpp:1] Solving net\n"
-        "I0101 00:00:01.500000 1 solver.cpp:1] Iteration 0, loss = 1\n"
-    )
+@pytest.mark.parametrize(
+    ("times", "seconds"),
+    [
+        (["1231 23:59:59", "0101 00:00:01.5", "1231 23:59:59.5", "0102 00:00:00"], [2.5, 0.5, 86401]),
+        (["0228 23:59:59", "0301 00:00:00", "0228 23:59:59.5", "0301 00:00:01"], [1, 0.5, 2]),
+        (["0228 23:59:59", "0229 00:00:00", "0229 23:59:59", "0301 00:00:01"], [1, 86400, 86402]),
+        (["1231 23:59:59", "0101 00:00:00", "0228 23:59:59", "0301 00:00:00"], [1, 59 * 86400, 59 * 86400 + 1]),
+        (["20240228 23:59:59", "20240301 00:00:00"], [86401]),
+    ],
+)
+def test_extract_seconds_counts_on_over_the_ends_of_february_and_of_the_year(log, times, seconds):
+    first, *others = times
+    lines = [f"I{first} 1 solver.cpp:1] Solving net", *(f"I{time} 1 solver.cpp:1] Iteration 0" for time in others)]
+    (log / "run.log").write_text("\n".join(lines))
     assert extract_seconds.main(["run.log", "seconds.txt"]) == 0
-    assert (log / "seconds.txt").read_text() == "2.500000\n"
+    assert list(map(float, (log / "seconds.txt").read_text().split())) == seconds
 
 
 @pytest.mark.parametrize("number", range(8))
