@@ -6,6 +6,8 @@ import pytest
 from mgcaffe.engine.data.batches import BatchForm
 from mgcaffe.engine.data.images.transformer import Misfit, Transformer
 from mgcaffe.errors import DataError, NetError
+from mgcaffe.prototxt import BlobProto
+from mgcaffe.prototxt.blobs import fill_blob
 from tests.support.datakit import data_layer, datum, images, write_lmdb, write_mean
 
 FORM = BatchForm(np.dtype(np.float64), stream=77)
@@ -113,11 +115,17 @@ def test_a_later_image_that_does_not_fit_is_described():
 # -- the fields of transform_param -----------------------------------------------------------------------
 
 
-def test_the_mean_file_is_subtracted(source, tmp_path):
-    mean = np.random.default_rng(2).random((3, 6, 8)).astype(np.float32)
-    file = write_mean(tmp_path / "mean", mean)
-    layer = data_layer(source, 2, f'transform_param {{ mean_file: "{file}" }}')
-    np.testing.assert_array_equal(layer.forward([])[0].numpy(), images(2).astype(np.float32) - mean)
+@pytest.mark.parametrize("axes", [3, 4])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_mean_file_is_subtracted(tmp_path, channels, axes):
+    pixels = images(2, (channels, 6, 8))
+    mean = np.random.default_rng(2).random(pixels.shape[1:]).astype(np.float32)
+    blob = BlobProto()
+    fill_blob(blob, mean.reshape((1,) * (axes - 3) + mean.shape))
+    (tmp_path / "mean").write_bytes(blob.SerializeToString())
+    source = write_lmdb(tmp_path / "records", [datum(image) for image in pixels])
+    layer = data_layer(source, 2, f'transform_param {{ mean_file: "{tmp_path / "mean"}" }}')
+    np.testing.assert_array_equal(layer.forward([])[0].numpy(), pixels.astype(np.float32) - mean)
     layer.close()
 
 
