@@ -33,7 +33,8 @@ def path(tmp_path):
     return tmp_path / "net.caffemodel"
 
 
-def test_values_are_read_where_the_file_has_them(path):
+def test_values_are_read_where_the_file_has_them(path, monkeypatch):
+    monkeypatch.setattr("mgcaffe.prototxt.stored._CHUNK", 250_000)
     stored, whole = read_stored_net(path), read_net(path)
     assert [layer.name for layer in stored.param.layer] == ["input", "a", "b"]
     assert set(stored.values) == {(1, 0), (2, 1)}
@@ -41,7 +42,9 @@ def test_values_are_read_where_the_file_has_them(path):
         expected = blob_array(whole.layer[layer].blobs[number])
         assert values.load().dtype == expected.dtype
         np.testing.assert_array_equal(values.load(), expected.reshape(-1))
-        np.testing.assert_array_equal(np.concatenate(list(values.chunks())), expected.reshape(-1))
+        chunks = list(values.chunks())
+        assert [len(chunk) for chunk in chunks] == [250_000, 250_000, 100_000]
+        np.testing.assert_array_equal(np.concatenate(chunks), expected.reshape(-1))
         kept = stored.param.layer[layer].blobs[number]
         assert not (kept.data or kept.double_data or kept.diff) and list(kept.shape.dim) == [600, 1000]
     assert stored.param.layer[2].blobs[0] == whole.layer[2].blobs[0]

@@ -42,8 +42,10 @@ def written_at_random(folder, seed):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_record_is_the_one_that_liblmdb_reads(tmp_path, seed):
+def test_every_record_is_the_one_that_liblmdb_reads(tmp_path, monkeypatch, seed):
     expected = written_at_random(tmp_path / "db", seed)
+    if seed % 2:  # as where keys take more than can be read at once
+        monkeypatch.setattr(lmdb_pages, "_BYTES_AT_ONCE", 2 * PAGE)
     source = open_lmdb(str(tmp_path / "db"))
     assert [(source.key(number), source.value(number)) for number in range(len(source))] == expected
 
