@@ -109,6 +109,20 @@ def test_where_the_proof_fails_the_files_keep_another_name(folder, wrong_onnx):
     assert names(folder) == ["out.onnx"]
 
 
+@pytest.mark.parametrize(("factor", "holds"), [(1 + 0.9e-4, True), (1 + 1.1e-4, False)])
+def test_a_ten_thousandth_is_accepted_unless_told_otherwise(folder, monkeypatch, factor, holds):
+    from mgcaffe.tools.convert.onnx_side import OnnxSide
+
+    right = OnnxSide.run
+    monkeypatch.setattr(
+        OnnxSide,
+        "run",
+        lambda self, inputs: {name: value * np.float32(factor) for name, value in right(self, inputs).items()},
+    )
+    assert convert(["net.prototxt", "net.caffemodel"], "out.onnx").holds == holds
+    assert compare_models(["net.prototxt", "net.caffemodel"], [names(folder)[0]]).holds == holds
+
+
 def test_an_error_leaves_nothing_behind(folder, monkeypatch):
     def fail(*arguments):
         raise DataError("broken")
@@ -260,6 +274,20 @@ def test_two_models_of_different_formats_are_compared_by_name(folder):
     assert result.holds and {each.name for each in result.differences} == {"conv@conv", "conv", "ip", "prob"}
     other = compare_models(["net.prototxt"], ["out.onnx"], seed=3)
     assert not other.holds
+
+
+def test_nets_that_read_numbers_of_classes_are_compared_on_such_numbers(folder):
+    embed = """
+    layer { name: "words" type: "Input" top: "words" input_param { shape { dim: 4 dim: 2 } } }
+    layer { name: "embed" type: "Embed" bottom: "words" top: "e" embed_param { input_dim: 3 num_output: 5 } }
+    """
+    (folder / "embed.prototxt").write_text(embed)
+    net = read_model("embed.prototxt").build(seed=1)
+    fill_at_random(net)
+    write_binary(net.to_proto(), "embed.caffemodel")
+    convert(["embed.prototxt", "embed.caffemodel"], "embed.onnx")
+    assert compare_models(["embed.onnx"], ["embed.prototxt", "embed.caffemodel"]).holds
+    assert not compare_models(["embed.prototxt"], ["embed.onnx"]).holds
 
 
 def test_models_without_a_common_name_are_compared_by_their_outputs(folder):
