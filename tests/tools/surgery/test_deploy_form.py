@@ -67,7 +67,7 @@ def test_dropout_that_scales_in_tests_stays():
 def test_each_loss_leaves_its_prediction(loss, last):
     made = DEPLOY(net(TRAINS.replace(LOSS, f'layer {{ name: "loss" top: "loss" {loss} }}'))).net
     assert (made.layer[-1].name, made.layer[-1].type) == last
-    assert names(made)[0] == "image" and "label" not in names(made)
+    assert names(made)[0] == "image" and not {"label", "loss"} & {name for row in made.layer for name in row.bottom}
 
 
 def test_the_axis_of_the_softmax_is_kept():
@@ -148,3 +148,14 @@ def test_an_input_layer_keeps_only_what_is_read():
         given = f'layer {{ name: "in" type: "Input" top: "image" top: "label" input_param {{ {shapes} }} }}'
         (row,) = [row for row in DEPLOY(net(given + TRAINS[start:])).net.layer if row.type == "Input"]
         assert list(row.top) == ["image"] and len(row.input_param.shape) == 1 and len(row.input_param.shape[0].dim) == 4
+
+
+def test_a_layer_of_which_one_top_is_read_stays_whole():
+    cut = """
+    layer { name: "cut" type: "Slice" bottom: "ip" top: "a" top: "b" slice_param { slice_point: 2 } }
+    layer { name: "abs" type: "AbsVal" bottom: "a" top: "abs" }
+    """
+    text = TRAINS.replace(LOSS, cut + LOSS.replace('"ip"', '"abs"'))
+    edit, found = prove(full(text, SHAPES), DEPLOY, SHAPES)
+    assert list(layer(edit.net, "cut").top) == ["a", "b"] and list(layer(edit.net, "prob").bottom) == ["abs"]
+    assert found[0].largest_absolute == 0 and {"a", "b", "abs"} <= {each.name for each in found}
