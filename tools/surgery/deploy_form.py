@@ -153,8 +153,11 @@ def _predictions(
         return found
     for layer in active_layers(net, TRAIN, state):
         if is_loss(layer) and _own_type(layer):
-            blobs = [blob for blob in layer.bottom[: _COMPARED.get(layer.type, 1)] if blob in wiring.last]
-            found += [_Prediction(wiring.last[blob], layer, _weight(layer)) for blob in blobs]
+            compared = _COMPARED.get(layer.type)
+            values = [wiring.last[blob] for blob in layer.bottom[:compared] if blob in wiring.last]
+            if compared is None:
+                values = [_predicted(values, layers)] if values else []
+            found += [_Prediction(value, layer, _weight(layer)) for value in values]
     return found
 
 
@@ -166,8 +169,12 @@ def _own_type(layer: LayerParameter) -> bool:
 
 def _predicted(bottoms: Sequence[Value], layers: Sequence[LayerParameter]) -> Value:
     """Return the bottom of a loss that is predicted: the first, unless that comes straight from the data."""
-    computed = [value for value in bottoms if not is_source(layers[value[0]])]
+    computed = [value for value in bottoms if not _is_given(layers[value[0]])]
     return (computed or list(bottoms))[0]
+
+
+def _is_given(layer: LayerParameter) -> bool:
+    return is_source(layer) or layer.type == "Input"
 
 
 def _weight(layer: LayerParameter) -> float:

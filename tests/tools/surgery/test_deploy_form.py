@@ -60,6 +60,10 @@ def test_dropout_that_scales_in_tests_stays():
         ('type: "InfogainLoss" bottom: "ip" bottom: "label" infogain_loss_param { axis: 1 }', ("prob", "Softmax")),
         ('type: "EuclideanLoss" bottom: "ip" bottom: "label"', ("ip", "InnerProduct")),
         ('type: "EuclideanLoss" bottom: "label" bottom: "ip"', ("ip", "InnerProduct")),
+        (
+            'type: "EuclideanLoss" include { phase: TRAIN } bottom: "label" bottom: "ip"',
+            ("ip", "InnerProduct"),
+        ),
         ('type: "HingeLoss" bottom: "ip" bottom: "label"', ("ip", "InnerProduct")),
         ('type: "SoftmaxWithLoss" include { phase: TRAIN } bottom: "ip" bottom: "label"', ("prob", "Softmax")),
     ],
@@ -68,6 +72,17 @@ def test_each_loss_leaves_its_prediction(loss, last):
     made = DEPLOY(net(TRAINS.replace(LOSS, f'layer {{ name: "loss" top: "loss" {loss} }}'))).net
     assert (made.layer[-1].name, made.layer[-1].type) == last
     assert names(made)[0] == "image" and not {"label", "loss"} & {name for row in made.layer for name in row.bottom}
+
+
+@pytest.mark.parametrize("bottoms", [("ip", "label"), ("label", "ip")])
+def test_a_prediction_is_told_from_labels_that_an_input_layer_gives(bottoms):
+    start, end = TRAINS.index('layer { name: "conv"'), TRAINS.index('layer { name: "accuracy"')
+    given = """
+    layer { name: "image" type: "Input" top: "image" input_param { shape { dim: 2 dim: 3 dim: 6 dim: 6 } } }
+    layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 2 dim: 5 } } }
+    """
+    loss = 'layer {{ name: "loss" type: "EuclideanLoss" bottom: "{}" bottom: "{}" top: "loss" }}'.format(*bottoms)
+    assert names(DEPLOY(net(given + TRAINS[start:end] + loss)).net) == ["image", "conv", "relu", "drop", "ip"]
 
 
 def test_the_axis_of_the_softmax_is_kept():
