@@ -62,6 +62,27 @@ def test_other_data_layers(choice, said):
     assert made.type == choice and {name: getattr(param, name) for name in said} == said
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_image_files_are_read_in_colour_unless_the_input_has_one_channel(channels):
+    text = SMALL.replace("dim: 3", f"dim: {channels}")
+    train, test = to_training(net(text), DataChoice("ImageData", DATA.sources, 16), None).net.layer[:2]
+    assert train.image_data_param.is_color == test.image_data_param.is_color == (channels == 3)
+    assert train.image_data_param.shuffle and not test.image_data_param.shuffle
+
+
+def test_each_of_several_outputs_gets_a_loss_of_its_own():
+    more = """
+    layer { name: "ip2" type: "InnerProduct" bottom: "conv" top: "ip2" inner_product_param { num_output: 7 } }
+    layer { name: "prob2" type: "Softmax" bottom: "ip2" top: "prob2" }
+    """
+    edit, _ = prove(full(SMALL + more), TRAINING)
+    ends = [(row.name, list(row.bottom), list(row.top)) for row in edit.net.layer if "label" in row.bottom]
+    assert ends == [
+        (name, [scores, "label"], [name])
+        for name, scores in [("loss", "ip"), ("accuracy", "ip"), ("loss2", "ip2"), ("accuracy2", "ip2")]
+    ]
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_loss_can_be_chosen(loss):
     text = SMALL[: SMALL.index('layer { name: "prob"')]
