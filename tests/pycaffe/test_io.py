@@ -183,6 +183,14 @@ def test_a_transformer_without_settings_changes_nothing():
     np.testing.assert_array_equal(made.deprocess("data", image), image)
 
 
+def test_a_mean_of_rows_and_columns_alone_is_that_of_one_channel():
+    made = caffe.io.Transformer({"data": (1, 1, 4, 5)})
+    made.set_transpose("data", (2, 0, 1))
+    mean = np.arange(20.0).reshape(4, 5)
+    made.set_mean("data", mean)
+    np.testing.assert_array_equal(made.preprocess("data", np.zeros((4, 5, 1))), -mean[np.newaxis])
+
+
 def test_a_mean_image_is_resized_to_the_input():
     made = caffe.io.Transformer({"data": (1, 3, 4, 5)})
     made.set_transpose("data", (2, 0, 1))
