@@ -97,7 +97,7 @@ def _upgrade_transform(layer: LayerParameter, source: LayerSource, was_old: bool
     ones, but for WindowData's scale; the others are removed with a warning.
     """
     holder_name = _TRANSFORM_HOLDERS.get(layer.type)
-    if holder_name is None or not has_field(layer, holder_name):
+    if holder_name is None:
         return False
     holder = getattr(layer, holder_name)
     moved = False
