@@ -110,6 +110,9 @@ def test_the_statistics_are_never_learned() -> None:
         ("", "", (3,), "two axes or more"),
         ("use_weight_bias: true", "", (2, 3), "use_weight_bias is a field of another Caffe"),
         ("filler { value: 2 }", "", (2, 3), "filler is a field of another Caffe"),
+        ("relu: true", "", (2, 3), "relu is a field of another Caffe"),
+        ("stats_batch_size: 1", "", (2, 3), "stats_batch_size is a field of another Caffe"),
+        ("bias_term: false", "", (2, 3), "bias_term is a field of another Caffe"),
     ],
 )
 def test_wrong_fields_are_errors(fields, more, shape, message) -> None:

@@ -133,6 +133,7 @@ def test_the_bottom_may_be_overwritten_before_backward() -> None:
     [
         ("", 1, "kernel_size has to be at least 1"),
         ("kernel_size: 2 kernel_h: 2 kernel_w: 2", 1, "either kernel_size or kernel_h and kernel_w"),
+        ("kernel_h: 2 kernel_w: 0", 1, "kernel_size has to be at least 1"),
         ("kernel_h: 2", 1, "kernel_h and kernel_w have to be given together"),
         ("kernel_size: 2 stride: 1 stride_h: 1", 1, "either stride or stride_h"),
         ("kernel_size: 2 pad: 1 pad_w: 1", 1, "either pad or pad_h"),
@@ -143,7 +144,9 @@ def test_the_bottom_may_be_overwritten_before_backward() -> None:
         ("kernel_size: 2 pad: 2", 1, "smaller than the kernel"),
         ("kernel_size: 2 global_pooling: true", 1, "global_pooling takes no kernel_size"),
         ("pad: 1 global_pooling: true", 1, "global_pooling needs pad 0 and stride 1"),
+        ("stride_h: 1 stride_w: 2 global_pooling: true", 1, "global_pooling needs pad 0 and stride 1"),
         ("kernel_size: 2 pad: 1 pool: STOCHASTIC", 1, "STOCHASTIC pooling takes no pad"),
+        ("kernel_size: 2 pad_h: 0 pad_w: 1 pool: STOCHASTIC", 1, "STOCHASTIC pooling takes no pad"),
         ("kernel_size: 2 pool: AVE", 2, "only MAX pooling has a second top"),
         ("kernel_size: 2 avg_include_pad: false", 1, "avg_include_pad is a field of another Caffe"),
         ("kernel_size: 2 round_mode: FLOOR ceil_mode: true", 1, "round_mode and ceil_mode say the opposite"),

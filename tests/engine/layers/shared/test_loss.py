@@ -68,6 +68,18 @@ def test_nothing_counted_on_any_rank_gives_zero(type_name):
     assert not diff.any()
 
 
+@pytest.mark.parametrize("type_name", TYPES)
+def test_a_single_counted_position_is_divided_by_one(type_name):
+    bottoms = bottoms_of(type_name)
+    bottoms[1].fill_(2).view(-1)[7] = 1
+    valid, none = (
+        run(type_name, f"ignore_label: 2 normalization: {mode}", bottoms, context(1, total=1))
+        for mode in ("VALID", "NONE")
+    )
+    assert torch.equal(valid[0], none[0]) and torch.equal(valid[1], none[1])
+    assert valid[1].any()
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("type_name", TYPES)
 def test_the_phase_of_a_net_that_trains_changes_nothing(type_name, mode):
