@@ -215,7 +215,7 @@ def _loss_weight(param: LayerParameter, top: int) -> float:
     """Return the loss weight of a top: the prototxt's, else the layer type's own (1 for top 0 of a loss)."""
     if top < len(param.loss_weight):
         return float(param.loss_weight[top])
-    if len(param.loss_weight) or top:
+    if top:
         return 0.0
     layer_class = registry.layer_types().get(param.type)
     return layer_class.loss_weight if layer_class is not None else 0.0

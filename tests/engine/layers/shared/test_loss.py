@@ -80,6 +80,14 @@ def test_a_single_counted_position_is_divided_by_one(type_name):
     assert valid[1].any()
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("type_name", TYPES)
+def test_the_forks_divisor_of_one_is_none(type_name, ranks):
+    bottoms = bottoms_of(type_name)
+    fixed, none = (run(type_name, f"normalization: {mode}", bottoms, context(ranks)) for mode in ("PRE_FIXED", "NONE"))
+    assert torch.equal(fixed[0], none[0]) and torch.equal(fixed[1], none[1])
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("type_name", TYPES)
 def test_the_phase_of_a_net_that_trains_changes_nothing(type_name, mode):
