@@ -42,11 +42,11 @@ def top_of(net, name):
     return tops
 
 
-@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize("last", ["", "ReLU", "Bias"])
 @pytest.mark.parametrize("keep_blobs", [True, False])
 @pytest.mark.parametrize("type_", HEADS)
-def test_scores_are_of_float32(type_, keep_blobs, relu):
-    behind = ["name: 'last' type: 'ReLU' bottom: 'scores' top: 'scores'"] * relu
+def test_scores_are_of_float32(type_, keep_blobs, last):
+    behind = [f"name: 'last' type: '{last}' bottom: 'scores' top: 'scores'"] if last else []
     net = make_net(head(type_, 32, behind), dtype=torch.float32, precision=BF16, keep_blobs=keep_blobs)
     net.layers[0].forward([])[0].normal_(generator=torch.Generator().manual_seed(1))
     hidden, scores = top_of(net, "c1"), top_of(net, "scores")
