@@ -75,6 +75,20 @@ class DeafWithMetric(Deaf):
         super().reshape(bottom, top)
         top[1].reshape(1)
 
+class HalfSquareAndBottom(HalfSquare):
+    def reshape(self, bottom, top):
+        super().reshape(bottom, top)
+        top[1].reshape(*bottom[0].data.shape)
+
+    def forward(self, bottom, top):
+        super().forward(bottom, top)
+        top[1].data[...] = bottom[0].data
+
+    def backward(self, top, propagate_down, bottom):
+        super().backward(top, propagate_down, bottom)
+        bottom[0].diff[...] += top[1].diff
+
+
 class Persistent(Layer):
     def reshape(self, bottom, top):
         top[0].reshape(4)
@@ -410,15 +424,19 @@ def test_a_module_may_import_caffe(tmp_path):
 
 
 @pytest.mark.parametrize("keep_blobs", [True, False])
-@pytest.mark.parametrize("layer", ["HalfSquare", "Deaf", "DeafWithMetric"])
+@pytest.mark.parametrize("layer", ["HalfSquare", "Deaf", "DeafWithMetric", "HalfSquareAndBottom"])
 def test_a_factor_on_the_loss_reaches_gradients_also_through_a_loss_that_ignores_its_tops(layer, keep_blobs):
-    tops = "top: 'loss' loss_weight: 1" + (" top: 'metric' loss_weight: 0" if layer == "DeafWithMetric" else "")
+    second = layer in ("DeafWithMetric", "HalfSquareAndBottom")
+    tops = "top: 'loss' loss_weight: 1" + (" top: 'second' loss_weight: 0" if second else "")
     text = inputs(x=(2, 3)) + "".join(
         (
             "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' inner_product_param { num_output: 2 "
             "weight_filler { type: 'gaussian' } } }\n",
-            f"layer {{ name: 'loss' type: 'Python' bottom: 'ip' {tops} "
+            f"layer {{ name: 'loss' type: 'Python' bottom: 'ip' bottom: 'x' {tops} "
             f"python_param {{ module: 'user_layers' layer: '{layer}' }} }}\n",
+            "layer { name: 'sum' type: 'Reduction' bottom: 'second' top: 'sum' loss_weight: 2 }\n"
+            if layer == "HalfSquareAndBottom"
+            else "",
         )
     )
     net = make_net(text, phase=TRAIN, keep_blobs=keep_blobs)
