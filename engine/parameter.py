@@ -97,6 +97,11 @@ class Parameter:
         self.fresh = False
         return beta
 
+    def freeze(self) -> None:
+        """Keep solvers from it, whatever multipliers a prototxt gives."""
+        self.lr_mult, self.decay_mult, self.wanted = 0.0, 0.0, False
+        self.explicit_multipliers = {}
+
     def clear_diff(self) -> None:
         """Set the gradient to zero."""
         self.diff.zero_()

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter
-from mgcaffe.prototxt import ParamSpec, has_field
+from mgcaffe.prototxt import ParamSpec
 
 
 class _Named(Protocol):
@@ -139,7 +139,7 @@ def _join(layer: Layer, index: int, owner_layer: Layer, owner_index: int) -> Non
             hint="share_mode: PERMISSIVE shares blobs of equal count and different shape.",
         )
     for field in ("lr_mult", "decay_mult"):
-        _merge_multiplier(layer, what, field, spec, mine, owner)
+        _merge_multiplier(layer, what, field, mine, owner)
     mine.owner = owner.owner or owner
 
 
@@ -157,18 +157,16 @@ def _check_order(layer: Layer, mine: Parameter, owner: Parameter) -> None:
         )
 
 
-def _merge_multiplier(layer: Layer, what: str, field: str, spec: ParamSpec, mine: Parameter, owner: Parameter) -> None:
+def _merge_multiplier(layer: Layer, what: str, field: str, mine: Parameter, owner: Parameter) -> None:
     """Check that two explicit multipliers agree; let an explicit one win over an implicit one."""
     given = owner.explicit_multipliers
-    if not has_field(spec, field):
+    if field not in mine.explicit_multipliers:
         return
-    value = getattr(spec, field)
+    value = mine.explicit_multipliers[field]
     if field in given and given[field] != value:
         layer.fail(f"{what}: {field} {given[field]:g} and {value:g} differ", "param")
     given[field] = value
     setattr(owner, field, value)
-    if field == "lr_mult":
-        mine.wanted = value != 0
 
 
 def _text(shape: Sequence[int]) -> str:

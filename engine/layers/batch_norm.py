@@ -67,7 +67,8 @@ class BatchNorm(Layer):
                 self.fail(message, "param.lr_mult", hint="set lr_mult to 0, or leave `param` away")
         for size in (self.channels, self.channels, 1):
             parameter = self.add_parameter((size,))
-            parameter.lr_mult, parameter.decay_mult, parameter.wanted, parameter.measured = 0.0, 0.0, False, True
+            parameter.freeze()
+            parameter.measured = True
         if self.scale_bias:
             self.add_parameter((self.channels,), filler_or_constant(param, "scale_filler", 1))
             self.add_parameter((self.channels,), param.bias_filler)

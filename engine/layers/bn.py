@@ -74,7 +74,7 @@ class BN(Layer):
         for value in (0, 1 if param.frozen else 0):
             self.add_parameter(blob, FillerParameter(type="constant", value=value)).measured = True
         for parameter in self.parameters[0 if param.frozen else 2 :]:
-            parameter.lr_mult, parameter.decay_mult, parameter.wanted = 0.0, 0.0, False
+            parameter.freeze()
 
     def _is_moving(self) -> bool:
         param = self.param.bn_param

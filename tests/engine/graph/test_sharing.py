@@ -42,8 +42,14 @@ def test_shared_parameters_are_stored_once_at_the_lowest_layer():
     assert net.layers[3].parameters[0].data.data_ptr() == net.layers[2].parameters[0].data.data_ptr()
 
 
-def test_shared_gradient_is_the_sum_of_both_uses():
-    shared, apart = make_net(SHARED), make_net(APART)
+@pytest.mark.parametrize(
+    "multipliers", [("", ""), ("lr_mult: 2", ""), ("", "lr_mult: 2"), ("lr_mult: 2", "lr_mult: 2")]
+)
+def test_shared_gradient_is_the_sum_of_both_uses(multipliers):
+    text = SHARED
+    for layer, multiplier in zip(('top: "h"', 'top: "g"'), multipliers, strict=True):
+        text = text.replace(f'{layer} param {{ name: "w"', f'{layer} param {{ name: "w" {multiplier}')
+    shared, apart = make_net(text), make_net(APART)
     fill_inputs(shared, apart)
     for parameter in apart.parameters:
         parameter.data.copy_(shared.parameters[0].data)
@@ -127,6 +133,24 @@ def test_test_net_borrows_the_train_nets_parameters():
     assert train.forward() == test.forward()
     train.arena.data.mul_(2)
     assert train.forward() == test.forward()
+
+
+BAG = """layer { name: "a" type: "EmbeddingBag" bottom: "x" top: "h"
+                embedding_bag_param { input_dim: 5 num_output: 5 } }"""
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "message"),
+    [
+        (ip("a", "x", "h"), ip("a", "x", "h").replace("bias_term: false", ""), r"2 parameter\(s\) here, 1 there"),
+        (ip("a", "x", "h"), ip("a", "x", "h", n=3), "parameter 0 .*: shapes 3x5 and 5x5 differ"),
+        (BAG, ip("a", "x", "h"), "parameter 0 .*: that is the table of an EmbeddingBag"),
+    ],
+)
+def test_a_test_net_whose_parameters_differ_is_refused(train, test, message):
+    bottom = inputs(x=(4, 5))
+    with pytest.raises(NetError, match=f"cannot share .*{message}"):
+        make_net(bottom + test, phase=TEST, share_with=make_net(bottom + train))
 
 
 def test_of_layers_of_one_name_the_second_borrows_from_the_second():

@@ -8,6 +8,7 @@ from mgcaffe.errors import NetError
 from tests.support.autograd import check_against_autograd
 from tests.support.layerkit import check_gradients, forward_backward, make_layer
 from tests.support.layouts import LAYOUTS, random_input
+from tests.support.netkit import inputs, make_net
 
 SHAPE = (3, 4, 2, 5)
 UNIFORM = '{ type: "uniform" min: 0.5 max: 2 }'
@@ -131,6 +132,16 @@ def test_multipliers_count_for_slope_and_bias_only():
     params = "param { lr_mult: 3 decay_mult: 0 } param { lr_mult: 2 } param { lr_mult: 1 } param { lr_mult: 1 }"
     layer = bn(MOVING, more=params)
     assert [parameter.lr_mult for parameter in layer.parameters] == [3, 2, 0, 0]
+
+
+def test_averages_that_two_layers_share_are_not_learned_either():
+    names = "".join(f'param {{ name: "{name}" lr_mult: 2 decay_mult: 3 }} ' for name in "abcd")
+    layers = (
+        f'layer {{ name: "{name}" type: "BN" bottom: "{name}" top: "{name}" {names} bn_param {{ momentum: 0.9 }} }}\n'
+        for name in "xz"
+    )
+    net = make_net(inputs(x=SHAPE, z=SHAPE) + "".join(layers))
+    assert [(each.lr_mult, each.decay_mult) for each in net.parameters] == [(2, 3), (2, 3), (0, 0), (0, 0)]
 
 
 @pytest.mark.parametrize(
