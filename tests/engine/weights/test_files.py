@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 
+from mgcaffe.engine.weights.caffemodel import save_caffemodel
 from mgcaffe.engine.weights.files import read_weights
 from mgcaffe.engine.weights.hdf5 import save_hdf5
 from mgcaffe.errors import NetError, PrototxtError
@@ -23,6 +25,18 @@ def test_both_forms_give_the_same_blobs(tmp_path):
         found = {layer.name: [blob_array(blob) for blob in layer.blobs] for layer in read_weights(path).layer}
         for values, parameter in zip(found["a/b"], net.parameters, strict=True):
             np.testing.assert_array_equal(values, parameter.data.numpy())
+
+
+def test_a_blob_of_more_values_than_are_read_at_once_is_copied_whole(tmp_path):
+    text = inputs(data=(1, 1100)) + (
+        'layer { name: "ip" type: "InnerProduct" bottom: "data" top: "x" inner_product_param { num_output: 1000 '
+        'weight_filler { type: "uniform" } bias_filler { type: "uniform" } } }'
+    )
+    net, other = (make_net(text, dtype=torch.float32) for _ in range(2))
+    save_caffemodel(net, tmp_path / "w.caffemodel")
+    other.arena.data.zero_()
+    other.copy_trained_layers(tmp_path / "w.caffemodel")
+    assert torch.equal(other.arena.data, net.arena.data)
 
 
 def test_files_that_cannot_be_read_are_errors(tmp_path):
