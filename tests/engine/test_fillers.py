@@ -216,7 +216,7 @@ def test_a_net_names_the_layer_whose_filler_is_wrong():
         'type: "msra" variance_norm: AVERAGE',
     ],
 )
-@pytest.mark.parametrize("shape", [(203, 5), (203, 1), (16, 1), (3, 4), (97, 16)])
+@pytest.mark.parametrize("shape", [(203, 5), (18, 5), (203, 1), (16, 1), (3, 4), (97, 16)])
 def test_rows_have_the_values_of_the_whole(monkeypatch, shape, text, dtype):
     monkeypatch.setattr(fillers, "_PIECE", 64)
     filler = parse_text(text, FillerParameter)

@@ -8,7 +8,7 @@ import torch
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.errors import DataError, NetError, NotFiniteError, SnapshotError
-from mgcaffe.prototxt import NetParameter
+from mgcaffe.prototxt import NetParameter, stored, wire_format
 from mgcaffe.solvers.events import Noted, Warned
 from tests.support.solverkit import Recorder, make_solver
 from tests.support.tablekit import (
@@ -111,7 +111,11 @@ def test_tests_whose_batches_do_not_come_out_even(folder, size, batches):
     ("kind", "form", "tables"),
     [("SGD", "BINARYPROTO", "WHOLE"), ("AdaGrad", "HDF5", "SHARDED"), ("row_wise", "HDF5", "WHOLE")],
 )
-def test_snapshots_resume_on_any_number_of_ranks(folder, tmp_path, kind, form, tables):
+def test_snapshots_resume_on_any_number_of_ranks(folder, tmp_path, monkeypatch, kind, form, tables):
+    # As with large tables, whose values are read from the file in parts.
+    monkeypatch.setattr(wire_format, "_SMALL", 64)
+    monkeypatch.setattr(stored, "_LEAST", 64)
+    monkeypatch.setattr(stored, "_CHUNK", 5)
     ending = ".h5" if form == "HDF5" else ""
     fields = f'{KINDS[kind]} snapshot_format: {form} snapshot_prefix: "{tmp_path}/net"'
     by_rows = loads(folder, "rows").replace("comm_param {", f"comm_param {{ snapshot_tables: {tables}")
