@@ -34,9 +34,9 @@ def test_every_number_picks_its_row(bias):
     torch.testing.assert_close(y, expected + layer.parameters[1].data if bias else expected)
 
 
-@pytest.mark.parametrize("bias", ["true", "false"])
-def test_gradient_agrees_with_differences(bias):
-    layer, _ = embed(f"bias_term: {bias}", (2, 2))
+@pytest.mark.parametrize(("bias", "outputs"), [("true", 3), ("false", 3), ("true", 1)])
+def test_gradient_agrees_with_differences(bias, outputs):
+    layer, _ = embed(f"bias_term: {bias}", (2, 2), f"input_dim: 5 num_output: {outputs}")
     assert layer.wants_bottom == [False]
     check_gradients(layer, [torch.tensor([[4.0, 0], [4, 2]], dtype=torch.float64)])
 
