@@ -128,6 +128,12 @@ def test_a_slope_without_filler_is_1():
         assert slope.shape == bias.shape == (1, 4, 1, 1)
 
 
+@pytest.mark.parametrize(("slope", "bias"), [("slope_filler", "bias_filler"), ("scale_filler", "shift_filler")])
+def test_slope_and_bias_begin_as_the_fillers_of_either_kind_say(slope, bias):
+    layer = bn(f"{slope} {{ value: 3 }} {bias} {{ value: 2 }}")
+    assert [parameter.data.unique().tolist() for parameter in layer.parameters[:2]] == [[3], [2]]
+
+
 def test_multipliers_count_for_slope_and_bias_only():
     params = "param { lr_mult: 3 decay_mult: 0 } param { lr_mult: 2 } param { lr_mult: 1 } param { lr_mult: 1 }"
     layer = bn(MOVING, more=params)
