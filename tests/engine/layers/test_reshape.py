@@ -66,7 +66,7 @@ def test_gradient_agrees_with_differences():
         (dims(7, -1), "the 180 values of a bottom .* cannot be shared out evenly: the other sizes make 7"),
         (dims(2, 3), r"has 180 values, shape \(2, 3\) has 6"),
         (dims(-2), "a size has to be -1 or more, not -2"),
-        (dims(1, 0) + " axis: 4", "size 1 is 0, but the bottom's shape .* has no axis 5"),
+        (dims(0) + " axis: 4", "size 0 is 0, but the bottom's shape .* has no axis 4"),
         (dims(1) + " axis: 5", "axis 5 does not exist"),
         (dims(1) + " axis: 2 num_axes: 3", "num_axes 3 from axis 2 on go beyond the 4 axes"),
         (dims(1) + " num_axes: -2", "num_axes has to be -1 or more"),
