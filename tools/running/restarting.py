@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from mgcaffe.comm.transport.communicator import Communicator
 from mgcaffe.prototxt import SolverSource
 from mgcaffe.solvers.events import Event, SolverListener
+from mgcaffe.solvers.snapshots.manifest import manifest_path
 from mgcaffe.solvers.snapshots.reading import newest_snapshot
 from mgcaffe.tools.flags.parsing import Flags
 from mgcaffe.tools.flags.snapshot_flags import chosen_snapshot
@@ -31,5 +31,7 @@ def snapshot_after_restart(
     found = newest_snapshot(source.param, source, communicator, emit)
     is_ours = False
     if found is not None and communicator.rank == 0:
-        is_ours = Path(found).stat().st_mtime >= flags.restarted
+        # It alone is written anew where the other files are there already, with the same bytes (`SnapshotCopy.write`).
+        manifest = manifest_path(found)
+        is_ours = manifest.exists() and manifest.stat().st_mtime >= flags.restarted
     return found if communicator.broadcast_object(is_ours) else chosen_snapshot(flags, source, communicator, listeners)
