@@ -1,6 +1,7 @@
 """The solver on one rank: the arithmetic of a step, events, tests, weights, snapshots and resumes."""
 
 import contextlib
+import functools
 
 import h5py
 import numpy as np
@@ -324,6 +325,29 @@ DROPOUT = CLASSIFIER.replace(
     'layer { name: "ip2"',
     'layer { name: "drop" type: "Dropout" bottom: "ip1" top: "ip1" }\nlayer { name: "ip2"',
 )
+
+
+def test_every_pass_draws_random_numbers_of_its_own(tmp_path):
+    """They differ between iterations, micro-batches and ranks, and those of tests between tests and batches."""
+    noise = """layer { name: "noise" type: "DummyData" top: "data" top: "label" dummy_data_param {
+      shape { dim: 2 dim: 4 } shape { dim: 2 } data_filler { type: "gaussian" } data_filler { type: "constant" } } }"""
+
+    def rank(communicator):
+        seen = []
+
+        def look(net, index):
+            if net.layers[index].name == "noise":
+                seen.append((net.phase, *net.blobs["data"].data.flatten().tolist()))
+
+        fields, options = "iter_size: 2 test_iter: 4 test_interval: 1", {"communicator": communicator}
+        with make_solver(noise + LEAST_SQUARES, fields, tmp_path, keep_blobs=True, **options) as solver:
+            for net in (solver.net, *solver.test_nets):
+                net.after_forward.append(functools.partial(look, net))
+            solver.step(2)
+        return seen
+
+    seen = [values for each in run_ranks(2, rank) for values in each]
+    assert len(seen) == len(set(seen)) == 2 * 2 * 2 + 2 * 4
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
