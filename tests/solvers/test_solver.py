@@ -388,15 +388,20 @@ def test_the_seed_of_the_snapshot_goes_on(tmp_path):
 
 
 def test_a_drawn_seed_is_stored_too(tmp_path):
+    """The order in which data are read follows from it as well, in training and in tests."""
     listing = write_data(tmp_path, classes=3)
-    net = data_layer(listing, 3) + DROPOUT
+    net = data_layer(listing, 3, "TRAIN") + data_layer(listing, 5, "TEST") + DROPOUT
+    net = net.replace("batch_size", "shuffle: true batch_size")
+    fields = "random_seed: -1 snapshot: 4 test_iter: 1 test_interval: 2"
     recorders = [Recorder(), Recorder()]
-    with make_solver(net, "random_seed: -1 snapshot: 4", tmp_path, recorder=recorders[0]) as solver:
+    with make_solver(net, fields, tmp_path, recorder=recorders[0]) as solver:
         solver.step(8)
-    with make_solver(net, "random_seed: -1", tmp_path, recorder=recorders[1]) as solver:
+    with make_solver(net, fields, tmp_path, recorder=recorders[1]) as solver:
         solver.restore(f"{tmp_path}/net_iter_4.solverstate")
         solver.step(4)
     assert recorders[1].losses == recorders[0].losses[4:]
+    whole, resumed = ([event.scores for event in each.of(Tested)] for each in recorders)
+    assert resumed == whole[2:]
     assert not recorders[1].of(Warned)
 
 
