@@ -118,14 +118,19 @@ def test_a_power_of_two_changes_no_bit_of_losses_and_weights(tmp_path, fields, s
     assert torch.equal(scaled_weights, weights)
 
 
-def test_gradients_are_shown_and_handed_out_without_it(tmp_path):
-    found = []
+@pytest.mark.parametrize("frozen", [False, True])
+def test_gradients_are_shown_and_handed_out_without_it(tmp_path, frozen):
+    """Those of frozen parameters too, where they count for clipping."""
+    found, net, fields = [], LEAST_SQUARES, "debug_info: true display: 1 momentum: 0.9"
+    if frozen:
+        net, fields = (
+            f"{net.replace('lr_mult: 1', 'lr_mult: 0')} force_backward: true",
+            f"{fields} clip_gradients: 0.05",
+        )
     for scale in (1.0, 2.0**12):
         recorder, seen = Recorder(), []
-        text = data_layer(write_data(tmp_path), 4) + LEAST_SQUARES
-        with make_solver(
-            text, "debug_info: true display: 1 momentum: 0.9", tmp_path, recorder=recorder, dtype=torch.float32
-        ) as solver:
+        text = data_layer(write_data(tmp_path), 4) + net
+        with make_solver(text, fields, tmp_path, recorder=recorder, dtype=torch.float32) as solver:
             if scale != 1:
                 solver._loss_scale.state = LossScaleState(scale)
             arena = solver.net.arena
