@@ -168,6 +168,8 @@ def test_a_missing_policy_is_refused():
         ({"lr_policy": "poly"}, "'poly' needs max_iter, at which the rate ends"),
         ({"lr_policy": "poly", "max_iter": -1}, "max_iter is -1.*must not be negative"),
         ({"lr_policy": "exp", "gamma": -1}, "gamma is -1"),
+        ({"lr_policy": "inv", "gamma": -1}, "gamma is -1"),
+        ({"lr_policy": "multistep", "gamma": -1}, "gamma is -1"),
         ({"lr_policy": "fixed", "min_lr": -1}, "min_lr is -1 and must not be negative"),
         ({"lr_policy": "poly", "max_iter": 9, "min_lr": 0.75}, "min_lr is 0.75, above base_lr 0.5"),
         ({"lr_policy": "plateau", "gamma": 0.5}, "needs plateau_winsize"),
