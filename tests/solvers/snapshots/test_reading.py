@@ -163,13 +163,23 @@ def test_a_snapshot_that_another_run_replaces_while_it_is_read_is_refused(snapsh
         solver.restore(path)
 
 
-def test_a_refused_snapshot_leaves_the_solver_as_it_was(snapshots, net, tmp_path):
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("", "cut short"),
+        # Caffe takes it: there are as many histories.
+        ('type: "AdaGrad"', "holds the state of solver type SGD, and this solver has type AdaGrad"),
+    ],
+)
+def test_a_refused_snapshot_leaves_the_solver_as_it_was(snapshots, net, tmp_path, fields, message):
     recorder = Recorder()
-    cut(tmp_path / f"net_iter_6.solverstate{snapshots}")
-    with make_solver(net, "", tmp_path, recorder=recorder) as solver:
+    if not fields:
+        cut(tmp_path / f"net_iter_6.solverstate{snapshots}")
+    with make_solver(net, fields, tmp_path, recorder=recorder) as solver:
         before = weights_of(solver)
-        with pytest.raises(SnapshotError, match="cut short"):
+        with pytest.raises(SnapshotError, match=message) as caught:
             solver.restore(str(tmp_path / f"net_iter_6.solverstate{snapshots}"))
+        assert caught.value.exit_code == EXIT_BAD_INPUT
         assert torch.equal(weights_of(solver), before)
         assert solver.iteration == 0
     assert not recorder.of(Restored)
