@@ -258,6 +258,20 @@ def train(size, text, folder, *, iterations=6, fields=FIELDS):
     return run_ranks(size, rank)
 
 
+def test_a_test_that_is_left_leaves_the_state_alone(tmp_path):
+    text, scores = net(write_sequences(tmp_path)), []
+    for leaves in (False, True):
+        recorder = Recorder()
+        with make_solver(text, f"{FIELDS} test_interval: 9 test_iter: 3", tmp_path, recorder=recorder) as solver:
+            solver.test_all()
+            if leaves:
+                solver.request_stop()
+                solver.test_all()
+            solver.test_all()
+        scores.append([event.scores for event in recorder.of(Tested)])
+    assert len(scores[0]) == 2 and scores[1] == scores[0]
+
+
 def test_two_ranks_train_as_one_that_takes_two_batches_an_iteration(tmp_path):
     text = net(write_sequences(tmp_path, whole_batches=True))
     ((alone, one),) = train(1, text, tmp_path, fields=FIELDS + " iter_size: 2")

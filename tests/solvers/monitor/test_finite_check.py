@@ -17,9 +17,9 @@ from tests.support.solverkit import CLASSIFIER, LEAST_SQUARES, Recorder, data_la
 BATCH = 4
 
 
-def spoiled(folder, *, record, value=np.nan, net=LEAST_SQUARES, ranks=1, classes=0):
+def spoiled(folder, *, record, value=np.nan, net=LEAST_SQUARES, ranks=1, classes=0, records=40):
     """A net whose data have one bad number, and the iteration that reads it."""
-    listing = write_data(folder, records=40, classes=classes)
+    listing = write_data(folder, records=records, classes=classes)
     with h5py.File(folder / "data.h5", "a") as file:
         file["data"][record, 1] = value
     return data_layer(listing, BATCH) + net, record // (BATCH * ranks)
@@ -152,6 +152,14 @@ def test_a_batch_that_stays_bad_is_not_skipped_for_ever(tmp_path):
         with pytest.raises(NotFiniteError, match=f"the {SKIPS_IN_A_ROW}th batch in a row"):
             solver.step(100)
         assert solver.iteration == SKIPS_IN_A_ROW - 1
+
+
+def test_bad_batches_that_come_between_good_ones_are_all_passed_over(tmp_path):
+    net, _ = spoiled(tmp_path, record=0, records=2 * BATCH)
+    recorder = Recorder()
+    with make_solver(net, "nan_effect: SKIP", tmp_path, recorder=recorder) as solver:
+        solver.step(2 * SKIPS_IN_A_ROW)
+    assert len(recorder.of(Warned)) == len(recorder.of(IterationDone)) == SKIPS_IN_A_ROW
 
 
 def test_with_nan_effect_snapshot_the_last_good_weights_are_saved(tmp_path):
