@@ -285,6 +285,15 @@ def test_the_newest_stay(net, tmp_path, form):
     assert kept(tmp_path) == [6, 8]
 
 
+@pytest.mark.parametrize("form", ["BINARYPROTO", "HDF5"])
+def test_what_is_left_of_one_whose_removal_was_cut_short_goes_with_the_next(net, tmp_path, form):
+    with make_solver(net, f"snapshot: 2 snapshot_keep: 1 snapshot_format: {form}", tmp_path) as solver:
+        solver.step(2)
+        (tmp_path / f"net_iter_2.solverstate{'.h5' if form == 'HDF5' else ''}").unlink()  # the first of its files
+        solver.step(4)
+    assert kept(tmp_path) == [6]
+
+
 def test_all_stay_unless_a_number_is_given(net, tmp_path):
     with make_solver(net, "snapshot: 1", tmp_path) as solver:
         solver.step(4)
