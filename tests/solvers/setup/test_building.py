@@ -124,6 +124,18 @@ def test_names_of_weights_may_have_blanks_around_them(data, tmp_path):
     assert [event.path for event in recorder.of(WeightsCopied)] == [first, second]
 
 
+def test_weights_of_layers_that_the_test_net_alone_has_are_copied_too(data, tmp_path):
+    own = LEAST_SQUARES.replace("ip", "own").replace("loss", "own_loss")
+    with make_solver(data + own, "", tmp_path) as solver:
+        solver.net.arena.data.fill_(2)
+        solver.snapshot()
+    net = data + LEAST_SQUARES + own.replace('" type:', '" include { phase: TEST } type:')
+    fields = f'test_iter: 1 test_interval: 5 weights: "{tmp_path}/net_iter_0.caffemodel"'
+    with make_solver(net, fields, tmp_path) as solver:
+        assert solver.test_nets[0].arena.data.tolist() == [2] * 5
+        assert 2 not in solver.net.arena.data.tolist()
+
+
 def test_weights_that_are_not_there_are_located(data, tmp_path):
     text = f'base_lr: 1 lr_policy: "fixed" max_iter: 1 snapshot_prefix: "{tmp_path}/net"\nweights: ""\nweights: " b"\n'
     source = parse_solver(f"{text} net_param {{ {data + LEAST_SQUARES} }}", file="s.prototxt")

@@ -2,10 +2,12 @@
 
 import errno
 import gc
+import itertools
 import json
 import threading
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from mgcaffe.comm.transport.threaded import run_ranks
 from mgcaffe.errors import EXIT_CANNOT_WRITE, SnapshotError, SolverError
 from mgcaffe.solvers.events import Finished, IterationDone, Warned
 from mgcaffe.solvers.events.snapshots import BestFound, SnapshotWriting, SnapshotWritten
+from mgcaffe.solvers.snapshots import writer
 from mgcaffe.solvers.snapshots.copying import SnapshotCopy
 from mgcaffe.solvers.snapshots.manifest import read_manifest
 from mgcaffe.solvers.snapshots.reading import read_snapshot
@@ -359,10 +362,14 @@ def test_another_run_under_the_prefix_that_removes_the_new_one_is_suspected(net,
     assert "is not there any more (has another run the same snapshot_prefix?)" in recorder.of(Warned)[0].text
 
 
-def test_what_is_written_last_is_the_newest_whatever_its_iteration(net, tmp_path):
-    """A run that starts anew under an old prefix must not lose its own snapshots to old ones."""
+@pytest.mark.parametrize("is_set_back", [False, True])
+def test_what_is_written_last_is_the_newest_whatever_its_iteration(net, tmp_path, monkeypatch, is_set_back):
+    """A run that starts anew under an old prefix must not lose its own snapshots to old ones, by no clock."""
     with make_solver(net, "snapshot: 5", tmp_path) as solver:
         solver.step(10)
+    if is_set_back:
+        clock = itertools.count(1e9, -60)
+        monkeypatch.setattr(writer, "time", SimpleNamespace(time=lambda: next(clock)))
     with make_solver(net, "snapshot: 1 snapshot_keep: 2", tmp_path) as solver:
         solver.step(2)
     assert kept(tmp_path) == [1, 2]
