@@ -84,6 +84,12 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: 
 """
 
 
+DROPOUT = CLASSIFIER.replace(
+    'layer { name: "ip2"',
+    'layer { name: "drop" type: "Dropout" bottom: "ip1" top: "ip1" }\nlayer { name: "ip2"',
+)
+
+
 def make_solver(
     net: str,
     fields: str,
