@@ -10,8 +10,8 @@ from mgcaffe.solvers.rates.plateau import Plateau, PlateauState
 
 @pytest.mark.parametrize("loss", [math.inf, 0.1, 1 / 3, -2.5, 5e-324])
 def test_a_state_comes_back_with_the_same_bits(loss):
-    state = PlateauState(3, loss, 12345)
-    assert PlateauState.decode(state.encode()) == state
+    for state in (PlateauState(3, loss, 12345), PlateauState(0, loss, 0)):
+        assert PlateauState.decode(state.encode()) == state
 
 
 @pytest.mark.parametrize(
