@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 from mgcaffe.errors import EXIT_CANNOT_WRITE, EngineError
 
@@ -17,7 +19,8 @@ Content = bytes | Sequence[bytes | memoryview]
 ASIDE = r"\.(\d+)\.tmp"
 """What `write_aside` adds to a file's name, with the number of its process, as a regular expression."""
 _ABANDONED_S = 60.0
-_CLOSED_FOLDER = (errno.EACCES, errno.EPERM, errno.EROFS)
+_KEPT_BY_FOLDER = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY)
+"""Why a file may not be replaced and yet be ours to write: the folder is another user's, or the file is mounted."""
 
 
 def pieces_of(content: Content) -> Sequence[bytes | memoryview]:
@@ -52,33 +55,48 @@ def write_whole(path: str | os.PathLike[str], content: Content) -> None:
 
 
 def overwrite(path: str | os.PathLike[str], content: Iterable[bytes]) -> None:
-    """Write a file as `write_whole` does where its folder allows that, keeping its mode; else in its place.
+    """Write a file that was made for a user, and replace what was there once the new one is whole, with its mode.
 
-    The folder of a file that is there may be closed to us, or the file be mounted by itself, and yet be ours to write.
+    What is no file, or where the output goes anyway (/dev/stdout), is written to as it is. A file in a folder that is
+    closed to us, or that is mounted by itself, is written in its place.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: the file cannot be written; what was there is untouched, unless it was written in its place.
     """
     target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if _is_device(target):
         _write_into(target, content)
         return
-    target = target.resolve()
+    if (stream := _standard_stream(target)) is not None:
+        stream.flush()
+        with os.fdopen(os.dup(stream.fileno()), "wb") as file:
+            file.writelines(content)
+        return
+    is_there = target.exists()
+    if is_there and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    target = Path(os.path.realpath(target))
+    temporary = _aside(target)
     try:
-        temporary = write_aside(target, content)
+        file = temporary.open("wb")
     except OSError as error:
-        if error.errno not in _CLOSED_FOLDER or not target.is_file():
+        if error.errno != errno.ENAMETOOLONG and not (is_there and error.errno in _KEPT_BY_FOLDER):
             raise
         _write_into(target, content)
         return
     try:
-        with suppress(FileNotFoundError):
+        with file:
+            file.writelines(content)
+        with suppress(OSError):
             shutil.copymode(target, temporary)
-        temporary.replace(target)
-    except OSError as error:
-        if error.errno != errno.EBUSY:
-            raise
-        shutil.copyfile(temporary, target)
+        try:
+            temporary.replace(target)
+        except OSError as error:
+            if error.errno not in _KEPT_BY_FOLDER:
+                raise
+            shutil.copyfile(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -106,9 +124,23 @@ def _is_device(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
+def _standard_stream(path: Path) -> TextIO | None:
+    """Return the standard output or error if that is the file; None otherwise."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # it is closed, none, or no file
+            if os.path.samestat(path.stat(), os.fstat(stream.fileno())):
+                return stream
+    return None
+
+
 def _write_into(path: Path, content: Iterable[bytes | memoryview]) -> None:
     with path.open("wb") as file:
         file.writelines(content)
+
+
+def _aside(target: Path) -> Path:
+    # A name of its own, so that two runs that write one file never write into each other's.
+    return target.with_name(f"{target.name}.{os.getpid()}.tmp")
 
 
 def write_aside(target: Path, content: bytes | Iterable[bytes | memoryview]) -> Path:
@@ -120,8 +152,7 @@ def write_aside(target: Path, content: bytes | Iterable[bytes | memoryview]) -> 
     Raises:
         OSError: it cannot be written, and is not there.
     """
-    # A name of its own, so that two runs that write one file never write into each other's.
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    temporary = _aside(target)
     try:
         with temporary.open("wb") as file:
             file.writelines([content] if isinstance(content, bytes) else content)
