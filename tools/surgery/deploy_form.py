@@ -155,8 +155,8 @@ def _predictions(
         if is_loss(layer) and _own_type(layer):
             compared = _COMPARED.get(layer.type)
             values = [wiring.last[blob] for blob in layer.bottom[:compared] if blob in wiring.last]
-            if compared is None:
-                values = [_predicted(values, layers)] if values else []
+            if compared is None:  # what is predicted may itself be made in TRAIN alone
+                values = [value for value in values if not _is_given(layers[value[0]])][:1]
             found += [_Prediction(value, layer, _weight(layer)) for value in values]
     return found
 

@@ -165,6 +165,17 @@ def test_an_input_layer_keeps_only_what_is_read():
         assert list(row.top) == ["image"] and len(row.input_param.shape) == 1 and len(row.input_param.shape[0].dim) == 4
 
 
+def test_labels_are_no_prediction_where_what_is_compared_is_made_in_training_alone():
+    aux = """
+    layer { name: "aux" type: "InnerProduct" include { phase: TRAIN } bottom: "conv" top: "aux"
+            inner_product_param { num_output: 5 } }
+    """
+    in_training = LOSS.replace("bottom", "include { phase: TRAIN } bottom", 1)
+    losses = in_training + in_training.replace('"loss"', '"loss2"').replace('"ip"', '"aux"')
+    made = DEPLOY(net(TRAINS.replace(LOSS, aux + losses))).net
+    assert [(row.name, list(row.bottom)) for row in made.layer if row.type == "Softmax"] == [("prob", ["ip"])]
+
+
 def test_a_layer_of_which_one_top_is_read_stays_whole():
     cut = """
     layer { name: "cut" type: "Slice" bottom: "ip" top: "a" top: "b" slice_param { slice_point: 2 } }
