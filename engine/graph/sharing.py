@@ -123,6 +123,8 @@ def _join(layer: Layer, index: int, owner_layer: Layer, owner_index: int) -> Non
     mine, owner = layer.parameters[index], owner_layer.parameters[owner_index]
     what = f"Cannot share parameter '{mine.name}' of layer '{owner_layer.name}' with layer '{layer.name}'"
     spec = layer.param.param[index]
+    if mine.measured != owner.measured:
+        layer.fail(f"{what}: one of the two is a statistic, which is measured and not learned", "param")
     if isinstance(mine, RowParameter) != isinstance(owner, RowParameter):
         layer.fail(
             f"{what}: one of the two is the table of an EmbeddingBag, whose gradient is kept by rows",

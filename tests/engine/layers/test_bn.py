@@ -140,6 +140,17 @@ def test_multipliers_count_for_slope_and_bias_only():
     assert [parameter.lr_mult for parameter in layer.parameters] == [3, 2, 0, 0]
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_averages_are_not_shared_with_what_is_learned(order):
+    layers = [
+        'layer { name: "bn" type: "BN" bottom: "x" top: "x" param { } param { } param { name: "a" } '
+        "bn_param { momentum: 0.9 } }",
+        'layer { name: "bias" type: "Bias" bottom: "x" top: "x" param { name: "a" lr_mult: 1 } }',
+    ]
+    with pytest.raises(NetError, match="one of the two is a statistic, which is measured and not learned"):
+        make_net(inputs(x=SHAPE) + "".join(layers[::order]))
+
+
 def test_averages_that_two_layers_share_are_not_learned_either():
     names = "".join(f'param {{ name: "{name}" lr_mult: 2 decay_mult: 3 }} ' for name in "abcd")
     layers = (
