@@ -31,6 +31,7 @@ from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.kernels import processor
 from mgcaffe.engine.kernels.formats import from_pixel_rows, pixel_rows
 from mgcaffe.engine.kernels.softmax import has_rows
 from mgcaffe.engine.layer import between
@@ -47,7 +48,9 @@ class SoftmaxWithLoss(NormalizedLoss):
     """The layer; see the module's text.
 
     Attributes:
-        pixels: batch, height and width of scores that are taken as the matrix of their pixels.
+        pixels: batch, height and width of scores that are taken as the matrix of their pixels, without a copy: 8x21x64x64
+            take 0.8 of the time, both ways, on one core of an Intel Xeon (family 6, model 85). On an AMD EPYC (family
+            26, model 2) the softmax of rows of 21 values takes longer than that of a copy.
     """
 
     tops = between(1, 2)
@@ -74,8 +77,8 @@ class SoftmaxWithLoss(NormalizedLoss):
         scores, given = bottoms
         shape, axis = scores.shape, self.axis
         index, valid = labels.read_labels(self, given, shape, axis, self.ignore_label)
-        self.pixels = (shape[0], *shape[2:]) if has_rows(scores, axis) else None
-        if self.pixels is not None:  # as a matrix (N H W, C), whose rows `gather` takes as fast as what lies in planes
+        self.pixels = (shape[0], *shape[2:]) if has_rows(scores, axis) and processor.is_intels() else None
+        if self.pixels is not None:
             scores, index = pixel_rows(scores), index.reshape(-1, 1)
             valid = None if valid is None else valid.reshape(-1, 1)
         probabilities = torch.softmax(scores, axis)
