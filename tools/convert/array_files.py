@@ -26,8 +26,8 @@ _NAMES = (
     " the second. Names of other programs ('conv1.weight') are not guessed."
 )
 _CHECKPOINT = (
-    "convert a function that makes the module and loads them, FILE.py:FUNCTION, or save them with NumPy under the names"
-    " of Caffe's blobs, 'conv1/0' for the first one of layer 'conv1'"
+    "convert a function that makes the module and loads its weights, FILE.py:FUNCTION, or save them with NumPy under"
+    " names like those of Caffe's blobs, 'conv1/0' for the first one of layer 'conv1'"
 )
 _SHOWN = 4
 """How many names an error lists."""

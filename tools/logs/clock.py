@@ -15,7 +15,7 @@ class LogClock:
     """Goes through the lines of a log.
 
     Attributes:
-        time: that of the last line that had one, in a year of our own where the log does not say its; None before it.
+        time: that of the last line that had one, None before it. Years count from 2000 where lines do not name theirs.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ def _between(before: datetime, after: datetime) -> timedelta:
     """Return the time from one line to the next, whatever their years.
 
     It is less than a year, and may be up to a day back: threads may write a moment out of order. A 29 February that
-    neither line has was none: a log is not silent for that long.
+    neither line has is left out, so that a log that is silent for the whole of one counts a day too few.
     """
     leap = any((time.month, time.day) == (2, 29) for time in (before, after))
     year = _LEAP_YEAR if leap else _COMMON_YEAR

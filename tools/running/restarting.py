@@ -19,7 +19,7 @@ def snapshot_after_restart(
     """Return the solverstate to go on from, the same on every rank; None to start anew. Collective.
 
     After a restart it is the newest valid one that this run has written. Until there is one, the run begins as its
-    flags say: an older snapshot under the same prefix may be another run's.
+    flags say: an older snapshot under the same prefix may be another run's, and so may one without a manifest.
     """
     if flags.restarted is None:
         return chosen_snapshot(flags, source, communicator, listeners)
@@ -31,7 +31,7 @@ def snapshot_after_restart(
     found = newest_snapshot(source.param, source, communicator, emit)
     is_ours = False
     if found is not None and communicator.rank == 0:
-        # It alone is written anew where the other files are there already, with the same bytes (`SnapshotCopy.write`).
+        # Where files with the same bytes are there already, only the manifest is written anew (`SnapshotCopy.write`).
         manifest = manifest_path(found)
         is_ours = manifest.exists() and manifest.stat().st_mtime >= flags.restarted
     return found if communicator.broadcast_object(is_ours) else chosen_snapshot(flags, source, communicator, listeners)

@@ -135,7 +135,7 @@ OPERATORS = (
         {
             "phase: TRAIN": "at the layer: values drop at random",
             "scale_train": "false",
-            "dropout_ratio": "1",
+            "dropout_ratio: 1": "which ONNX's Dropout does not take",
             "sample_weights_test": "as in training",
         },
         any_batch=True,
