@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: written under another name, flushed to disk, then renamed."""
+"""Files that are whole or not there: written under another name, flushed to disk (not outputs), then renamed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def write_whole(path: str | os.PathLike[str], content: Content) -> None:
         _write_into(target, pieces_of(content))
         return
     target = target.resolve()
-    temporary = write_aside(target, pieces_of(content))
+    temporary = write_aside(target, content)
     try:
         temporary.replace(target)
     finally:
@@ -143,7 +143,7 @@ def _aside(target: Path) -> Path:
     return target.with_name(f"{target.name}.{os.getpid()}.tmp")
 
 
-def write_aside(target: Path, content: bytes | Iterable[bytes | memoryview]) -> Path:
+def write_aside(target: Path, content: Content) -> Path:
     """Write what is to become `target` under another name beside it, and flush it to disk.
 
     Returns:
@@ -155,7 +155,7 @@ def write_aside(target: Path, content: bytes | Iterable[bytes | memoryview]) -> 
     temporary = _aside(target)
     try:
         with temporary.open("wb") as file:
-            file.writelines([content] if isinstance(content, bytes) else content)
+            file.writelines(pieces_of(content))
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
