@@ -2,7 +2,8 @@
 
 Each flag can be written `--solver x`, `--solver=x`, `-solver x` or `-solver=x`, its words joined by `_` or
 `-`; the file that a subcommand is about can stand alone as well. As with gflags, the word after a flag is its
-value whatever it begins with, so `--iterations -1` reaches the check that explains what is wrong with it.
+value whatever it begins with, so `--iterations -1` reaches the check that explains what is wrong with it. glog's
+`-logtostderr` and `-alsologtostderr`, which scripts for Caffe give, ask for what every command does anyway.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ Flags = argparse.Namespace
 MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
 # What the help calls a value that is the name of a file or a folder.
 _PATHS = ("FILE", "FILES", "DIR")
+# Flags of glog that change nothing here: log lines always go to standard error.
+_LOGS_TO_STDERR = ("logtostderr", "alsologtostderr")
 
 
 class FlagParser(argparse.ArgumentParser):
@@ -153,6 +156,8 @@ class FlagParser(argparse.ArgumentParser):
             name = name.replace("-", "_")
             if not equals and name not in self._takes_value and self._takes_value.get(name.removeprefix("no")) is False:
                 name, equals, value = name.removeprefix("no"), "=", "false"  # as gflags has it
+            if name in _LOGS_TO_STDERR and (not equals or value in ("true", "1")):
+                continue
             if name not in self._takes_value:
                 self._refuse(word)
             if not self._takes_value[name]:

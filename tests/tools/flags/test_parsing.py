@@ -28,6 +28,12 @@ def test_caffe_command_lines_parse():
     assert (flags.phase, flags.iterations, flags.level) == ("TEST", 3, 2)
 
 
+def test_switches_of_glog_that_ask_for_what_is_done_anyway_are_taken():
+    words = ["-solver=s", "-logtostderr=1", "--alsologtostderr", "-logtostderr=true", "-gpu", "0"]
+    flags = train.parser().parse(words)
+    assert (flags.solver, flags.gpu, flags.words) == ("s", "0", ["--solver=s", "--gpu=0"])
+
+
 def test_words_of_a_flag_may_be_joined_by_dashes():
     assert train.parser().parse(["s", "--json-log", "x.json"]).json_log == "x.json"
 
@@ -49,6 +55,7 @@ def test_an_empty_stage_adds_no_stage():
         (["--solvr=x"], r"unknown flag '--solvr'; did you mean '--solver'\?"),
         (["-schedul", "wfbp"], r"unknown flag '-schedul'; did you mean '--schedule'\?"),
         (["--sol", "x"], r"unknown flag '--sol'"),
+        (["s", "--logtostderr=0"], r"unknown flag '--logtostderr'"),
         (["--qqqqqqqq"], r"unknown flag '--qqqqqqqq'\n"),
         (["s", "--schedule=fast"], r"--schedule: invalid choice: 'fast' .*wfbp"),
         (["s", "--bucket_mb=0"], r"--bucket_mb: 0 is not above 0"),
