@@ -165,10 +165,40 @@ def test_the_default_is_a_quarter_of_foreground(tmp_path, pictures):
     layer.close()
 
 
-def test_the_share_of_foreground_is_counted_in_single_precision(tmp_path, pictures):
+@pytest.mark.parametrize(("batch", "fraction", "foreground"), [(10, 0.7, 7), (8, 0.49, 3), (4, 0, 0), (4, 1, 4)])
+def test_the_share_of_foreground_is_counted_in_single_precision_and_rounded_down(
+    tmp_path, pictures, batch, fraction, foreground
+):
     source = window_file(tmp_path, ("0.png", (3, HEIGHT, WIDTH), ["1 1 0 0 9 9", "1 0 0 0 9 9"]))
-    layer = layer_of(source, 10, "fg_fraction: 0.7")
-    assert sum(labels(layer, 1)[0]) == 7
+    layer = layer_of(source, batch, f"fg_fraction: {fraction}")
+    assert sum(labels(layer, 1)[0]) == foreground
+    layer.close()
+
+
+def test_a_window_that_both_thresholds_take_is_foreground_alone(tmp_path, pictures):
+    source = window_file(tmp_path, ("0.png", (3, HEIGHT, WIDTH), ["1 0.4 0 0 9 9", "2 0.2 0 0 9 9"]))
+    layer = layer_of(source, 4, "fg_threshold: 0.3 bg_threshold: 0.5")
+    assert layer.source_records == 2
+    layer.close()
+
+
+def test_white_space_around_lines_is_left_out(tmp_path, pictures):
+    source = window_file(tmp_path, (" 0.png ", ("3 ", " 40", "\t60"), [" 1  1 0\t0 9 9 ", "", "1 0 0 0 9 9"]))
+    source.write_bytes(source.read_text().replace("\n3\n 1", "\n2\n 1").replace("\n", "\r\n").encode())
+    layer = layer_of(source, 4)
+    assert labels(layer, 1) == [[0, 0, 0, 1]]
+    layer.close()
+
+
+def test_every_window_comes_mirrored_and_not(tmp_path, pictures):
+    lines = [f"{n + 1} 0.9 {9 * n} 0 {9 * n + 11} 11" for n in range(4)]
+    source = window_file(tmp_path, ("0.png", (3, HEIGHT, WIDTH), lines))
+    layer = layer_of(source, 60, "fg_fraction: 1", "crop_size: 12 mirror: true")
+    data, label = (top.numpy() for top in layer.forward([]))
+    for number in range(4):
+        window = pictures[0][:12, 9 * number : 9 * number + 12].transpose(2, 0, 1)
+        mirrored = [np.array_equal(found, window[:, :, ::-1]) for found in data[label == number + 1]]
+        assert 0 < sum(mirrored) < len(mirrored)
     layer.close()
 
 
@@ -374,6 +404,16 @@ def test_wrong_fields_are_errors(tmp_path, pictures, fields, transform, message)
     source = window_file(tmp_path, ("0.png", (3, HEIGHT, WIDTH), ["1 1 0 0 9 9", "1 0 0 0 9 9"]))
     with pytest.raises((NetError, DataError), match=message):
         layer_of(source, 2, fields, transform)
+
+
+def test_the_middle_of_a_mean_file_is_taken_in_rows_and_columns(tmp_path, pictures):
+    mean = images(1, (3, 17, 24), seed=4)[0].astype(np.float32)
+    write_mean(tmp_path / "mean.binaryproto", mean)
+    source = window_file(tmp_path, ("0.png", (3, HEIGHT, WIDTH), ["1 1 5 4 16 15"]))
+    layer = layer_of(source, 1, "fg_fraction: 1", f'crop_size: 12 mean_file: "{tmp_path}/mean.binaryproto"')
+    window = pictures[0][4:16, 5:17].transpose(2, 0, 1)
+    np.testing.assert_array_equal(layer.forward([])[0][0].numpy(), window - mean[:, 2:14, 6:18])
+    layer.close()
 
 
 def test_a_mean_file_that_is_too_small_is_refused(tmp_path, pictures):
