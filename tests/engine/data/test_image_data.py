@@ -82,6 +82,17 @@ def test_shuffle_is_the_same_on_all_ranks_and_gives_every_image_once(folder):
         layer.close()
 
 
+def test_an_image_is_cropped_and_mirrored_anew_in_every_epoch(folder):
+    (folder / "list.txt").write_text("image 0.png 0\n")
+    layer = layer_of(folder, 8, more="transform_param { crop_size: 4 mirror: true }", seed=3)
+    first, second = (layer.forward([])[0] for _ in range(2))
+    assert len(np.unique(first.numpy().reshape(8, -1), axis=0)) > 4
+    assert not np.array_equal(first, second)
+    layer.seek(8)
+    assert np.array_equal(layer.forward([])[0], second)
+    layer.close()
+
+
 def test_rand_skip_starts_somewhere_below_it(folder):
     starts = set()
     for seed in range(20):

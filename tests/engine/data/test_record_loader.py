@@ -96,11 +96,13 @@ def test_a_source_of_bad_records_alone_is_refused(tmp_path):
         layer_of(write_lmdb(tmp_path / "db", [b"\xff\xff"] * 3), 1)
 
 
-def test_missing_image_files_are_skipped_too(tmp_path):
+@pytest.mark.parametrize("bad", [None, b"no image", file_bytes(images(1, (6, 7, 3))[0], "PNG")])
+def test_image_files_that_are_missing_damaged_or_of_another_size_are_skipped_too(tmp_path, bad):
     pictures = images(3, (6, 6, 3))
     for number in (0, 2):
         (tmp_path / f"{number}.png").write_bytes(file_bytes(pictures[number], "PNG"))
-    (tmp_path / "1.png").write_bytes(b"no image")
+    if bad is not None:
+        (tmp_path / "1.png").write_bytes(bad)
     (tmp_path / "list").write_text("".join(f"{number}.png {number}\n" for number in range(3)))
     layer = make(
         f'name: "d" type: "ImageData" top: "data" top: "label" data_param {{ bad_record: SKIP }}'
