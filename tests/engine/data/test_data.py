@@ -27,14 +27,14 @@ from tests.support.datakit import (
 
 def test_raw_records_come_in_the_order_of_their_keys_and_wrap_around(tmp_path):
     pixels = images(5)
-    source = write_lmdb(tmp_path / "db", [datum(image, 10 + n) for n, image in enumerate(pixels)])
+    source = write_lmdb(tmp_path / "db", [datum(image, 300 * n - 1) for n, image in enumerate(pixels)])
     layer = data_layer(source, 3)
     assert layer.reshape([]) == [(3, 3, 6, 8), (3,)]
     for expected in ([0, 1, 2], [3, 4, 0], [1, 2, 3]):
         data, label = layer.forward([])
         assert data.dtype == label.dtype == torch.float32
         np.testing.assert_array_equal(data.numpy(), pixels[expected])
-        assert label.tolist() == [10 + n for n in expected]
+        assert label.tolist() == [300 * n - 1 for n in expected]
     layer.close()
 
 
@@ -44,6 +44,14 @@ def test_float_records_keep_their_values(tmp_path):
     data, _ = layer.forward([])
     assert data.dtype == torch.float64
     np.testing.assert_array_equal(data.numpy(), values)
+    layer.close()
+
+
+def test_records_of_bytes_and_of_floats_share_a_batch(tmp_path):
+    values = [images(1)[0], images(1, seed=1)[0] / np.float32(7), images(1, seed=2)[0]]
+    layer = data_layer(write_lmdb(tmp_path / "db", [datum(value) for value in values]), 2)
+    for expected in ([0, 1], [2, 0], [1, 2]):
+        np.testing.assert_array_equal(layer.forward([])[0].numpy(), [values[n] for n in expected])
     layer.close()
 
 

@@ -101,6 +101,7 @@ def test_shuffling_keeps_files_together_and_changes_every_epoch(tmp_path):
     files = [tuple(epoch[n] // 6 for n in range(0, 18, 6)) for epoch in epochs]
     assert all(epoch[n] // 6 == epoch[n - n % 6] // 6 for epoch in epochs for n in range(18))
     assert len(set(files)) > 1
+    assert len({tuple(row % 6 for row in epoch[n : n + 6]) for epoch in epochs for n in range(0, 18, 6)}) > 12
     layer.seek(18 * 3)
     assert numbers(layer, 3) == epochs[3:]
     layer.close()

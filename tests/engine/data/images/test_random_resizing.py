@@ -91,7 +91,7 @@ def test_a_record_gets_the_same_size_in_any_batch():
 
 def test_the_window_is_cut_after_resizing_and_loses_the_centre_of_the_mean():
     pixels = images(1, (3, 20, 30))[0]
-    mean = images(1, (3, 16, 17), seed=3)[0].astype(np.float64)
+    mean = images(1, (3, 16, 18), seed=3)[0].astype(np.float64)
     resizing = RandomResizing((8, 9), sizes=(10, 10))
     transformer = Transformer(crop_size=(8, 9), mean=mean, scale=0.5, random_resizing=resizing)
     found = transformer([pixels], [4], FORM, str)[0]
