@@ -171,6 +171,18 @@ def test_a_missing_source_is_named_with_its_place(tmp_path):
     assert caught.value.exit_code == 65
 
 
+def test_a_database_that_is_written_during_the_training_stops_it(tmp_path):
+    source = numbered(tmp_path / "db", 4)
+    layer = make(
+        f'name: "d" type: "Data" top: "data" top: "label" data_param {{ source: "{source}" batch_size: 2 prefetch: 0 }}'
+    )
+    assert labels(layer, 1) == [[0, 1]]
+    write_lmdb(source, [datum(images(1)[0], 7)])
+    with pytest.raises(DataError, match=r"changed while it was being read .*layer 'd'"):
+        layer.forward([])
+    layer.close()
+
+
 def test_a_file_as_source_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(DataError, match="is a file"):

@@ -127,6 +127,19 @@ def test_threads_change_neither_order_nor_bits(tmp_path, threads):
     together.close()
 
 
+def test_a_bad_record_that_the_search_for_another_meets_again_is_counted_once(caplog):
+    def load(number):
+        if number in (2, 3):
+            raise DataError(f"record {number}")
+        return number
+
+    loader = RecordLoader(10, load, BadRecordRule(skip=True, limit=2))
+    assert loader.load([3])[0] == [4]
+    assert loader.load([2])[0] == [4]
+    assert [record.args[1] for record in caplog.records] == ["record 3", "record 2"]
+    loader.close()
+
+
 def test_the_first_bad_record_in_order_is_the_one_that_is_raised():
     def load(number):
         if number % 10 == 7:

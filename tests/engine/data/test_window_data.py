@@ -277,6 +277,15 @@ def test_an_image_of_another_size_than_stated_is_reported_once(tmp_path, picture
     assert f"{source}:2:1: image '{tmp_path}/0.png' is 40 x 60 (height x width)" in message
 
 
+def test_an_image_that_cannot_be_decoded_is_located(tmp_path, pictures):
+    (tmp_path / "text.png").write_text("no image")
+    layer = layer_of(window_file(tmp_path, ("text.png", (3, 9, 9), ["9 0.9 1 1 8 8"])), 1, "fg_fraction: 1")
+    with pytest.raises(DataError, match=r"text\.png': the encoded image cannot be decoded.*layer 'w'") as caught:
+        layer.forward([])
+    assert str(caught.value).startswith(f"{tmp_path}/windows.txt:2:1: ")
+    layer.close()
+
+
 def test_a_bad_image_can_be_skipped(tmp_path, pictures, caplog):
     lines = [f"{n + 1} 0.9 1 1 9 9" for n in range(3)]
     source = window_file(

@@ -102,6 +102,21 @@ def test_a_damaged_page_is_found_when_opening_and_named_by_its_number(database, 
     assert f"page {page} of data.mdb {message}" in opening(database)
 
 
+def test_a_page_with_two_parents_is_found_when_opening(database):
+    file = database / "data.mdb"
+    branch = pages(file, BRANCH)[0]
+    first, second = (node_of(file, branch, slot) for slot in (0, 1))
+    overwrite(file, second, file.read_bytes()[first : first + 6])
+    assert "a page has two parents" in opening(database)
+
+
+def test_a_record_that_its_page_no_longer_lists_is_missed_when_opening(database):
+    file = database / "data.mdb"
+    place = pages(file, LEAF)[0] * PAGE + 12
+    overwrite(file, place, struct.pack("<H", struct.unpack_from("<H", file.read_bytes(), place)[0] - 2))
+    assert "it has 299 records, but its meta page says 300" in opening(database)
+
+
 def node_of(file, leaf, slot=0):
     place = struct.unpack_from("<H", file.read_bytes(), leaf * PAGE + 16 + 2 * slot)[0]
     return leaf * PAGE + place
@@ -123,10 +138,11 @@ def test_two_records_on_one_page_are_found_when_opening(database):
     assert "two records claim the same page" in opening(database)
 
 
-def test_a_damaged_page_of_a_value_is_named_by_its_key_when_it_is_read(database):
+@pytest.mark.parametrize(("place", "content"), [(0, b"\x00\x00"), (10, b"\x02"), (12, b"\x01")])
+def test_a_damaged_page_of_a_value_is_named_by_its_key_when_it_is_read(database, place, content):
     file = database / "data.mdb"
     page = pages(file, VALUE)[5]
-    overwrite(file, page * PAGE, b"\x00\x00")
+    overwrite(file, page * PAGE + place, content)
     source = open_lmdb(str(database))
     bad = []
     for number in range(len(source)):
