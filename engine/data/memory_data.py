@@ -97,6 +97,5 @@ class MemoryData(DataLayer):
             self.fail(f"{len(data)} records are no multiple of batch_size {self.batch_size}", error=DataError)
         if self.param.HasField("transform_param"):
             logger.warning("layer '%s': MemoryData does not transform arrays given by reset", self.name)
-        self._peeked.clear()
         self._reader.reset(data, labels.reshape(-1))
         self.seek(0)

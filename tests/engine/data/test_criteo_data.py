@@ -1,5 +1,6 @@
 """The CriteoData layer: its numbers, its order over files and ranks, bad rows, and its errors."""
 
+import functools
 import gzip
 import logging
 from types import SimpleNamespace
@@ -9,14 +10,16 @@ import pytest
 import torch
 
 from mgcaffe.engine.data import criteo_data
-from mgcaffe.engine.data.criteo.rows import parse_row
+from mgcaffe.engine.data.criteo.dictionary import write_dictionary
+from mgcaffe.engine.data.criteo.packed_rows import pack
+from mgcaffe.engine.data.criteo.rows import Rows, parse_row
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.net import Net
 from mgcaffe.engine.shard import Shard
 from mgcaffe.errors import DataError, NetError
 from mgcaffe.solvers.setup.reader_fields import hand_down
 from tests.support.criteokit import row, rows, write
-from tests.support.datakit import make
+from tests.support.datakit import make, write_lmdb
 from tests.support.netkit import make_net
 
 JOINED = ("label", "dense", "ids")
@@ -102,6 +105,33 @@ def test_shuffle_and_rand_skip_are_those_of_other_layers(layer, files, tmp_path)
     assert starts == {0, 1, 2, 3}
     with pytest.raises(DataError, match=r"shuffle needs rows in any order, too slow to read from .*b.tsv.gz'"):
         layer(text(files, 5, "table_size: 9 shuffle: true"))
+
+
+def test_shuffled_rows_are_the_same_from_text_of_either_form_and_from_an_lmdb(layer, tmp_path):
+    lines = rows(0, 40)
+    mixed = [line + b"\r" if number % 3 == 0 else line for number, line in enumerate(lines)]
+    parsed = functools.reduce(Rows.joined, map(parse_row, lines))
+    sources = [
+        write(tmp_path / "unix.tsv", lines),
+        write(tmp_path / "mixed.tsv", mixed),
+        write_lmdb(tmp_path / "db", [pack(parsed)]),
+    ]
+    layers = [layer(text([source], 10, "table_size: 1000 shuffle: true"), seed=2) for source in sources]
+    for _ in range(4):
+        batches = [each.forward([]) for each in layers]
+        read = np.rint(np.expm1(batches[0][1][:, 0].double().numpy())).astype(int)
+        np.testing.assert_array_equal(batches[0][2].numpy(), parsed.categories[read] % 1000)
+        for other in batches[1:]:
+            assert all(torch.equal(*pair) for pair in zip(batches[0], other, strict=True))
+
+
+@pytest.mark.parametrize(("fields", "expected"), [("", [2, 1, 0, 0]), ("table_size: 2", [0, 1, 0, 0])])
+def test_ids_of_a_dictionary_may_be_taken_modulo_a_size(layer, tmp_path, fields, expected):
+    write_dictionary(tmp_path / "d", [np.array([7, 5], np.uint64), *[np.zeros(0, np.uint64)] * 25])
+    source = write(tmp_path / "a.tsv", [row(0, c1=value) for value in ("5", "7", "6", "")])
+    ids = layer(text([source], 4, f'dictionary: "{tmp_path}/d" {fields}')).forward([])[2]
+    assert ids[:, 0].tolist() == expected
+    assert not ids[:, 1:].any()
 
 
 def test_bad_rows_are_named_by_file_line_and_column_and_skipped_or_stop(layer, tmp_path, caplog):

@@ -46,7 +46,7 @@ def test_records_are_datums_of_four_or_eight_bytes_a_value(database):
     one = parsed([row(3, i1="-7", c1="01020304")])
     assert Datum.FromString(pack(one)).data[:5] == bytes([int(one.labels[0]), 0xF9, 255, 255, 255])
     assert Datum.FromString(pack(one)).data[53:57] == bytes([4, 3, 2, 1])
-    for edge in ({"i1": str(2**31)}, {"i1": str(-(2**31) - 1)}):
+    for edge in ({"i1": str(2**31)}, {"i1": str(-(2**31) - 1)}, {"c26": "100000000"}):
         wide = parsed([row(3, **edge)])
         assert len(Datum.FromString(pack(wide)).data) == 313 and same(rows_of(unpack(pack(wide))), wide)
 
