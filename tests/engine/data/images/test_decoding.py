@@ -30,6 +30,7 @@ RGB = Image.fromarray(PIXELS[:, :, :3])
 FILES = {
     "transparent": (encoded(Image.fromarray(PIXELS), "PNG"), 1),
     "palette": (encoded(RGB.convert("P"), "PNG"), 1),
+    "palette and transparent": (encoded(RGB.convert("P"), "PNG", transparency=3), 1),
     "two colours": (encoded(RGB.convert("1"), "PNG"), 0),
     "grey and transparent": (encoded(RGB.convert("LA"), "PNG"), 0),
     "four inks": (encoded(Image.frombytes("CMYK", (34, 21), PIXELS.tobytes()), "JPEG"), 0),
@@ -43,8 +44,12 @@ FILES = {
 def test_pixels_are_those_of_opencv(name):
     cv2 = pytest.importorskip("cv2")
     content, grey_levels = FILES[name]
-    for color, flag, off in ((True, cv2.IMREAD_COLOR, 0), (False, cv2.IMREAD_GRAYSCALE, grey_levels)):
-        expected = cv2.imdecode(np.frombuffer(content, np.uint8), flag | cv2.IMREAD_IGNORE_ORIENTATION)
+    for color, flag, off in (
+        (True, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION, 0),
+        (False, cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION, grey_levels),
+        (None, cv2.IMREAD_UNCHANGED, 0),
+    ):
+        expected = cv2.imdecode(np.frombuffer(content, np.uint8), flag)
         found = decode_image(content, color).transpose(1, 2, 0).squeeze()
         np.testing.assert_allclose(found.astype(int), expected.astype(int), rtol=0, atol=off)
 

@@ -69,6 +69,18 @@ def test_images_of_one_size_share_memory_and_results_do_not():
     np.testing.assert_array_equal(first, kept)
 
 
+def test_images_of_all_heights_and_widths_follow_one_another():
+    for height, width in ((37, 51), (20, 51), (37, 51), (37, 24), (30, 51)):
+        encoded = jpeg(Image.fromarray(PIXELS[:height, :width]))
+        np.testing.assert_array_equal(np.asarray(decode_jpeg(encoded, True)), opened(encoded, "RGB"))
+
+
+def test_a_large_colour_file_gives_the_luminance_that_it_holds(monkeypatch):
+    monkeypatch.setattr("mgcaffe.engine.data.images.jpeg._MAX_PIXELS", 9)
+    assert decode_jpeg(FILES["plain"], False) is None
+    np.testing.assert_array_equal(decode_image(FILES["plain"], False)[0], opened(FILES["plain"], "L"))
+
+
 @pytest.mark.parametrize(
     "encoded",
     [

@@ -56,6 +56,16 @@ def test_without_pad_values_the_rest_is_zero():
     assert result[0, 0].tolist() == [0, 0, 9, 9, 9, 9, 0, 0]
 
 
+def test_pad_values_of_bytes_are_rounded_and_kept_in_their_range():
+    resizing = Resizing("FIT_LARGE_SIZE_AND_PAD", 4, 8, pad_value=(300.0, -5.0, 6.6))
+    assert resizing(np.full((3, 4, 4), 9, np.uint8), 0)[:, 0, 0].tolist() == [255, 0, 7]
+
+
+def test_a_line_of_pixels_keeps_a_row_at_least():
+    result = Resizing("FIT_LARGE_SIZE_AND_PAD", 3, 4)(np.full((1, 1, 9), 9, np.uint8), 0)
+    assert result[0].tolist() == [[0] * 4, [9] * 4, [0] * 4]
+
+
 def test_pad_values_have_to_fit_the_channels():
     resizing = Resizing("FIT_LARGE_SIZE_AND_PAD", 4, 8, pad_value=(1.0, 2.0))
     with pytest.raises(Misfit, match="pad_value is given 2 times, but images have 3"):

@@ -117,15 +117,15 @@ def test_a_later_image_that_does_not_fit_is_described():
 
 @pytest.mark.parametrize("axes", [3, 4])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_the_mean_file_is_subtracted(tmp_path, channels, axes):
+def test_the_mean_file_is_subtracted_before_scaling(tmp_path, channels, axes):
     pixels = images(2, (channels, 6, 8))
     mean = np.random.default_rng(2).random(pixels.shape[1:]).astype(np.float32)
     blob = BlobProto()
     fill_blob(blob, mean.reshape((1,) * (axes - 3) + mean.shape))
     (tmp_path / "mean").write_bytes(blob.SerializeToString())
     source = write_lmdb(tmp_path / "records", [datum(image) for image in pixels])
-    layer = data_layer(source, 2, f'transform_param {{ mean_file: "{tmp_path / "mean"}" }}')
-    np.testing.assert_array_equal(layer.forward([])[0].numpy(), pixels.astype(np.float32) - mean)
+    layer = data_layer(source, 2, f'transform_param {{ mean_file: "{tmp_path / "mean"}" scale: 0.5 }}')
+    np.testing.assert_array_equal(layer.forward([])[0].numpy(), (pixels.astype(np.float32) - mean) * 0.5)
     layer.close()
 
 
@@ -134,6 +134,7 @@ def test_the_mean_file_is_subtracted(tmp_path, channels, axes):
     [
         ('mean_file: "nowhere"', r"mean file 'nowhere' does not exist \(layer '[^']*', type \w+\)(\n|$)", DataError),
         ('mean_file: "{bad}"', "is no mean file", DataError),
+        ('mean_file: "{two}"', r"mean file '.*two' has shape \(2, 3, 6, 8\), not that of one image", DataError),
         ('mean_file: "{small}"', "mean file has shape 3 x 5 x 8.*before cropping.*3 x 6 x 8", DataError),
         ("mean_value: 1 mean_value: 2", "mean_value is given 2 times, but images have 3", DataError),
         ("crop_size: 7", "crop_size 7 is larger than the image, 6 x 8", DataError),
@@ -146,7 +147,9 @@ def test_the_mean_file_is_subtracted(tmp_path, channels, axes):
 def test_fields_that_do_not_fit_are_refused(source, tmp_path, fields, message, error):
     (tmp_path / "bad").write_bytes(b"\xff\xff")
     write_mean(tmp_path / "small", np.zeros((3, 5, 8)))
-    fields = fields.format(bad=tmp_path / "bad", small=tmp_path / "small")
+    fill_blob(two := BlobProto(), np.zeros((2, 3, 6, 8), np.float32))
+    (tmp_path / "two").write_bytes(two.SerializeToString())
+    fields = fields.format(bad=tmp_path / "bad", small=tmp_path / "small", two=tmp_path / "two")
     with pytest.raises(error, match=message):
         data_layer(source, 2, f"transform_param {{ {fields} }}")
 
