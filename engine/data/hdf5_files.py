@@ -55,8 +55,16 @@ class Hdf5Reader:
         columns = [form.empty((len(places), *shape)) for shape in self.record_shapes]
         filled = 0
         for file, rows in _runs(places):
-            for column, values in zip(columns, self._load(file), strict=True):
-                column[filled : filled + len(rows)] = values[rows]
+            for name, column, values in zip(self._columns, columns, self._load(file), strict=True):
+                try:
+                    with np.errstate(over="raise"):
+                        column[filled : filled + len(rows)] = values[rows]
+                except FloatingPointError as error:
+                    path, location = self._files[file]
+                    raise DataError(
+                        f"dataset '{name}' of '{path}' holds values that are too large for {column.dtype}",
+                        location=location,
+                    ) from error
             filled += len(rows)
         return columns
 

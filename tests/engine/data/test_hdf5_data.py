@@ -158,6 +158,21 @@ def test_files_that_do_not_fit_are_refused(tmp_path, columns, message):
     assert str(caught.value).startswith(f"{source}:2:1: ")
 
 
+def test_values_that_only_float64_can_hold_are_refused_in_float32(tmp_path):
+    source = write(tmp_path, rows(0, 2), {"data": np.array([[1.0], [1e39]]), "label": np.array([np.inf, 2])})
+    wide = make(layer_text(source, 4), dtype=torch.float64)
+    assert wide.forward([])[0].tolist() == [[0.0], [10.0], [1.0], [1e39]]
+    wide.close()
+    layer = make(layer_text(source, 3))
+    assert layer.forward([])[1].tolist() == [0, 1, np.inf]
+    with pytest.raises(
+        DataError, match=r"dataset 'data' of '.*1\.h5' holds values that are too large for float32"
+    ) as caught:
+        layer.forward([])
+    assert str(caught.value).startswith(f"{source}:2:1: ")
+    layer.close()
+
+
 def test_files_that_are_no_hdf5_or_hold_nothing_are_refused(tmp_path):
     source = write(tmp_path, rows(0, 3))
     (tmp_path / "0.h5").write_text("text")
