@@ -231,7 +231,7 @@ def _convert(writer: LmdbWriter, entries: Sequence[Entry], form: ImageForm, flag
 
 def _missing_slash(flags: Flags) -> str | None:
     root = flags.files[0]
-    if flags.source != "list" or root.endswith("/") or not Path(root).is_dir():
+    if flags.source != "list" or not root or root.endswith("/") or not Path(root).is_dir():
         return None
     return f"'{root}' stands in front of each path as it is; say '{root}/'"
 

@@ -240,6 +240,13 @@ def test_archives_become_the_same_records_as_their_files(engine, pictures):
     assert sorted(keys) == sorted(pictures) and keys != order
 
 
+def test_a_slash_is_advised_only_behind_a_folder(engine):
+    engine.write("list.txt", "absent.png 1\n")
+    result = engine.run("convert_imageset", "", "list.txt", "db")
+    assert result.returncode == 65 and "none of the 1 images" in result.stderr
+    assert "stands in front" not in result.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

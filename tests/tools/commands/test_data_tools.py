@@ -78,6 +78,7 @@ def test_siamese_pairs_are_those_of_caffes_generator(engine):
         (lambda images, labels: (images[:-1], labels), "takes 160 bytes, but it has 159"),
         (lambda images, labels: (images[:10], labels), "has 10 bytes, fewer than the head"),
         (lambda images, labels: (images, labels[:4] + struct.pack(">I", 11) + labels[8:-1]), "12 images, but"),
+        (lambda images, labels: (images + b"1", labels), "which takes 160 bytes, but it has 161"),
         (lambda images, labels: (gzip.compress(images)[:-9], labels), "cannot be unpacked"),
         (lambda images, labels: (b"\x1f\x8bno gzip", labels), "cannot be unpacked"),
         (lambda images, labels: (struct.pack(">4I", 2051, 0, 4, 3), labels), "its head says 0 x 4 x 3"),
