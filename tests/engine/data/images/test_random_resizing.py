@@ -68,6 +68,7 @@ def test_height_and_width_are_stretched_apart():
     found = new_sizes(resizing, (40, 80))
     heights, widths = zip(*found, strict=True)
     assert (min(heights), max(heights)) == (20, 30) and (min(widths), max(widths)) == (80, 100)
+    assert len(set(found)) > 90
 
 
 def test_interpolation_depends_on_the_direction():

@@ -93,6 +93,12 @@ def test_prob_leaves_the_others_as_they_are():
     assert 260 < unchanged < 340
 
 
+def test_whether_an_image_is_resized_does_not_tell_the_interpolation():
+    resizing = Resizing("WARP", 6, 6, interpolations=("NEAREST", "CUBIC"), probability=0.5)
+    found = run(Transformer(resizing=resizing, crop_size=6), np.repeat(images(1, (1, 9, 9)), 40, axis=0))
+    assert len(np.unique(found.reshape(40, -1), axis=0)) == 3
+
+
 def test_resizing_comes_before_crop_mean_and_mirror():
     pixels = images(3, (3, 10, 12))
     mean = np.random.default_rng(1).random((3, 8, 9))
