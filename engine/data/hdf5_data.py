@@ -4,7 +4,8 @@ Fields of `hdf5_data_param` (default): source: a text file that lists the HDF5 f
 batch_size; shuffle (false): the files and the rows in each in a new order every epoch. A transform_param is refused.
 No bottoms. Tops: one or more, each batch x the shape of a row of the dataset of its name, as floats.
 Differences from Caffe: names of files may hold spaces where each has a line to itself. With shuffle the order follows
-from the seed, and is the same on all ranks; Caffe's comes from C's generator, which nothing seeds.
+from the seed, and is the same on all ranks; Caffe's comes from C's generator, which nothing seeds. Values that are too
+large for the tops' type are an error, where Caffe's become infinite.
 (Caffe: hdf5_data_layer.cpp.)
 """
 
