@@ -1,8 +1,9 @@
 """Which layers backward has to visit, which gradients it has to compute (Caffe: Net::Init), and which product is last.
 
-Forward sweep: a layer needs backward if it has parameters that learn or a bottom that does. Backward sweep: a
-layer that no loss depends on does not. `propagate_down` overrides the first sweep bottom by bottom, but not what a
-layer drops; `force_backward` overrides both, as far as a gradient can flow at all.
+Forward sweep: a layer needs backward if it has parameters that learn or a bottom that does. Of a shared parameter each
+use goes by the lr_mult that its own layer gives. Backward sweep: a layer that no loss depends on does not.
+`propagate_down` overrides the first sweep bottom by bottom, but not what a layer drops; `force_backward` overrides
+both, as far as a gradient can flow at all.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def _sweep_forward(nodes: Sequence[Node]) -> None:
             wanted and (layer.differentiable(index) or not layer.drops_gradients)
             for index, wanted in enumerate(flags if len(flags) else inferred)
         ]
-        node.needs_backward = any(inferred) or any(parameter.lr_mult != 0 for parameter in node.layer.parameters)
+        node.needs_backward = any(inferred) or any(parameter.wanted for parameter in node.layer.parameters)
         for blob in node.tops:
             if node.needs_backward:
                 learning.add(blob)

@@ -51,8 +51,11 @@ class GradientBuffer:
 def frozen_gradients(param: SolverParameter, net: Net) -> list[torch.Tensor]:
     """Return the gradients of frozen parameters, flat, where they count; else an empty list.
 
-    They do for the norm of clipping if the net sets `force_backward`: then Caffe computes them too, and ClipGradients
-    adds up all there are (net.cpp, sgd_solver.cpp). Statistics that forward changes have none.
+    They do for the norm of clipping where Caffe computes them too, since ClipGradients adds up all there are (net.cpp,
+    sgd_solver.cpp): with `force_backward`, and of a shared parameter for each use whose layer does not give the
+    `lr_mult: 0` itself. Statistics that forward changes have none.
     """
     values = net.arena.diff[net.arena.kept_together :]
-    return [values] if param.clip_gradients >= 0 and net.param.force_backward and values.numel() else []
+    uses = (parameter for layer in net.layers for parameter in layer.parameters)
+    are_computed = any(use.wanted and use.lr_mult == 0 for use in uses)
+    return [values] if param.clip_gradients >= 0 and are_computed and values.numel() else []

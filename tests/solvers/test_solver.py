@@ -179,6 +179,33 @@ def test_gradients_of_frozen_parameters_count_for_clipping_where_backward_is_for
         assert after_b == pytest.approx(b - 2 * rate * factor * gradient_b, rel=1e-6)
 
 
+@pytest.mark.parametrize("multipliers", [("", "lr_mult: 0"), ("lr_mult: 0", ""), ("lr_mult: 0", "lr_mult: 0")])
+def test_of_frozen_shared_weights_the_uses_without_a_multiplier_count_for_clipping(multipliers, tmp_path):
+    """As in Caffe, where each use has a `param_propagate_down` of its own."""
+    net = data_layer(write_data(tmp_path), 5)
+    for bottom, top, multiplier in zip(("data", "one"), ("one", "two"), multipliers, strict=True):
+        net += f'''layer {{ name: "{top}" type: "InnerProduct" bottom: "{bottom}" top: "{top}"
+            param {{ name: "shared" {multiplier} }}
+            inner_product_param {{ num_output: 4 bias_term: false weight_filler {{ type: "xavier" }} }} }}'''
+    net += LEAST_SQUARES.replace('bottom: "data"', 'bottom: "two"')
+    with make_solver(net, "clip_gradients: 0.01", tmp_path) as solver:
+        shared = solver.net.parameters[0].data.numpy().copy()
+        w, b = start_of(solver)
+        solver.step(1)
+        np.testing.assert_array_equal(solver.net.parameters[0].data.numpy(), shared)
+        after, _ = start_of(solver)
+    data, label = read(tmp_path)
+    one = data[:5] @ shared.T
+    error = (one @ shared.T @ w + b - label[:5]) / 5
+    of_two = np.outer(error, w)
+    uses = ((of_two @ shared).T @ data[:5], of_two.T @ one)
+    counted = sum(use for use, multiplier in zip(uses, multipliers, strict=True) if not multiplier)
+    gradient = (one @ shared.T).T @ error
+    norm = np.sqrt((gradient**2).sum() + error.sum() ** 2 + np.square(counted).sum())
+    assert norm > 0.01
+    np.testing.assert_allclose(w - after, 0.05 * 0.01 / norm * gradient, rtol=1e-6)
+
+
 def test_gradients_of_frozen_parameters_that_count_have_to_be_finite(tmp_path):
     net = data_layer(write_data(tmp_path), 5) + FROZEN + LEAST_SQUARES.replace('bottom: "data"', 'bottom: "fixed"')
     for forces in (False, True):
