@@ -102,15 +102,18 @@ def max_backward(
     return dx if fits else torch.constant_pad_nd(dx, [-margin for margin in margins])
 
 
-def mask_of(places: torch.Tensor, input_size: Sequence[int], window: Window) -> torch.Tensor:
-    """Return the places as row * width + column of the image, -1 for empty windows."""
-    if window.fits_torch(input_size):
-        return places
-    left, right, above, _ = window.margins(input_size)
-    width = input_size[1] + left + right
-    mask = (places // width - above) * input_size[1] + places % width - left
-    _clear_empty(mask, window.empty(input_size), -1)
-    return mask
+def mask_of(places: torch.Tensor, y: torch.Tensor, input_size: Sequence[int], window: Window) -> torch.Tensor:
+    """Return the places of the maxima y as row * width + column of the image.
+
+    They are -1 for empty windows, and where no value is above -FLT_MAX, with which Caffe begins.
+    """
+    mask = places
+    if not window.fits_torch(input_size):
+        left, right, above, _ = window.margins(input_size)
+        width = input_size[1] + left + right
+        mask = (places // width - above) * input_size[1] + places % width - left
+        _clear_empty(mask, window.empty(input_size), -1)
+    return mask.masked_fill(y <= torch.finfo(torch.float32).min, -1)
 
 
 def average_forward(x: torch.Tensor, window: Window) -> torch.Tensor:

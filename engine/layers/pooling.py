@@ -18,10 +18,12 @@ Tops: (N, C, P, Q), P = ceil((H + 2 pad - kernel) / stride) + 1 (floor with FLOO
 the last window would start behind image and left pad; with MAX optionally a second top of the same shape: where the
 maximum lies, as row * W + column.
 Differences from Caffe: a last window that lies outside the image (no pad, stride above kernel) holds 0 and passes no
-gradient, with -1 in the second top, where Caffe has -FLT_MAX or 0/0 and writes out of bounds. A NaN in a window makes
-its value NaN, where MAX hides it in Caffe. STOCHASTIC runs on a CPU as well, with other random numbers than Caffe's;
-its gradient in the TEST phase is that of the formula, where Caffe hands it to pixels drawn before; and where negative
-values keep all partial sums below the mark, it takes the window's first pixel, where Caffe leaves the top undefined.
+gradient, with -1 in the second top, where Caffe has -FLT_MAX or 0/0 and writes out of bounds. MAX of a window that has
+-inf alone is -inf, with -1 in the second top, where Caffe has -FLT_MAX and writes out of bounds. A NaN in a window
+makes its value NaN, where MAX hides it in Caffe. STOCHASTIC runs on a CPU as well, with other random numbers than
+Caffe's; its gradient in the TEST phase is that of the formula, where Caffe hands it to pixels drawn before; and where
+negative values keep all partial sums below the mark, it takes the window's first pixel, where Caffe leaves the top
+undefined.
 (Caffe: pooling_layer.cpp, pooling_layer.cu.)
 """
 

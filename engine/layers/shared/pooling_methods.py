@@ -64,7 +64,7 @@ class MaxPooling(PoolingMethod):
         saved = (x.shape, format_of(x), places if keep else None)
         if len(self.layer.param.top) < 2:
             return [y], saved
-        return [y, pooling.mask_of(places, x.shape[2:], window).to(y.dtype)], saved
+        return [y, pooling.mask_of(places, y, x.shape[2:], window).to(y.dtype)], saved
 
     def backward(self, dy: torch.Tensor, saved: Any, window: Window) -> torch.Tensor:
         """Hand each window's gradient to its maximum."""

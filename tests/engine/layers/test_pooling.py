@@ -93,6 +93,16 @@ def test_agrees_with_the_definition(layout, ceil, pool, kernel, stride, pad, siz
         np.testing.assert_array_equal(ys[1].numpy(), mask)
 
 
+@pytest.mark.parametrize("pad", [0, 1, 2])
+def test_a_window_of_minus_infinity_alone_has_no_place(pad) -> None:
+    x = torch.full((1, 2, 4, 4), -math.inf, dtype=torch.float64)
+    x[0, 1] = torch.arange(16.0).view(4, 4)
+    layer, _ = make_layer(text(f"kernel_size: 3 stride: 2 pad: {pad}", 2), [tuple(x.shape)])
+    y, mask = layer.forward([x])
+    assert (y[0, 0] == -math.inf).all() and (mask[0, 0] == -1).all()
+    torch.testing.assert_close(mask[0, 1], y[0, 1])
+
+
 @pytest.mark.parametrize("pool", ["MAX", "AVE"])
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
 def test_global_pooling_follows_the_bottoms_size(pool, layout) -> None:
