@@ -144,7 +144,8 @@ def _fusible(nodes: Sequence[Node], index: int, readers: dict[int, int]) -> int:
         return 2 if simple and _relu_follows(nodes, index, readers) else 1
     if not isinstance(first.layer, BatchNorm) or not _follows(nodes, index, readers):
         return 1
-    if first.layer.scale_bias or (first.needs_backward and first.layer.use_global):
+    # The Scale may learn where the BatchNorm, whose statistics are frozen, hands no gradient on.
+    if first.layer.scale_bias or (nodes[index + 1].needs_backward and first.layer.use_global):
         return 1
     scale = nodes[index + 1].layer
     if not isinstance(scale, Scale) or not scale.learned or scale.axis != 1 or len(scale.blob_shape) != 1:

@@ -58,6 +58,15 @@ def test_with_a_convolution(shape, keeps):
     assert (y is not None) == keeps
 
 
+def test_a_scale_learns_behind_stored_statistics():
+    text = text_of(SMALL).replace('top: "y" }', 'top: "y" batch_norm_param { use_global_stats: true } }', 1)
+    types, _, loss, found = run(text, SMALL, keep_blobs=False)
+    _, _, expected_loss, expected = run(text, SMALL, keep_blobs=True)
+    assert loss == pytest.approx(expected_loss, rel=1e-5)
+    assert bool(expected[3].any()) and types[2] == "BatchNorm"
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_what_others_read_too_is_kept():
     other = 'layer { name: "second" type: "Pooling" bottom: "y" top: "w" pooling_param { pool: AVE kernel_size: 3 } }\n'
     other += 'layer { name: "silence" type: "Silence" bottom: "w" }\n'
