@@ -35,6 +35,19 @@ layer {{ name: "drop" type: "Dropout" bottom: "pool" top: "pool" }}
 layer {{ name: "fc" type: "InnerProduct" bottom: "pool" top: "fc" inner_product_param {{ num_output: 5 }} }}
 {_LOSS}
 """
+_JOINED = f"""
+{inputs(data=(2, 3, 8, 8), label=(2,))}
+layer {{ name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param {{ num_output: 4 kernel_size: 3 pad: 1 }} }}
+layer {{ name: "a" type: "Pooling" bottom: "conv" top: "a" pooling_param {{ pool: AVE kernel_size: 1 }} }}
+layer {{ name: "b" type: "Pooling" bottom: "conv" top: "b" pooling_param {{ pool: AVE kernel_size: 1 }} }}
+layer {{ name: "c" type: "Pooling" bottom: "conv" top: "c" pooling_param {{ pool: AVE kernel_size: 1 }} }}
+layer {{ name: "sum" type: "Eltwise" bottom: "a" bottom: "b" top: "sum" }}
+layer {{ name: "joined" type: "Concat" bottom: "sum" bottom: "c" top: "joined" }}
+layer {{ name: "pool" type: "Pooling" bottom: "joined" top: "pool" pooling_param {{ kernel_size: 2 stride: 2 }} }}
+layer {{ name: "fc" type: "InnerProduct" bottom: "pool" top: "fc" inner_product_param {{ num_output: 5 }} }}
+{_LOSS}
+"""
 
 
 def _training_net(text):
@@ -86,6 +99,16 @@ def test_after_forward_a_net_holds_what_the_plan_says():
         last = plan_memory(net.steps, _BYTES).steps[-1].forward
         # Statistics, divisors and indices of labels are small, and not counted; nor are logits, which are freed.
         assert abs(_held(net) - last) <= 0.02 * last
+
+
+def test_sums_lie_in_a_bottom_and_gradients_of_sums_and_joins_in_that_of_the_top():
+    net = _training_net(_JOINED)
+    by_name = {net.layers[step.layers[0]].name: step for step in plan_memory(net.steps, _BYTES).steps}
+    values = 2 * 4 * 64 * _BYTES
+    assert by_name["sum"].made == 0 and by_name["joined"].made == 2 * values
+    assert by_name["pool"].gradients == 2 * values
+    assert by_name["joined"].gradients == by_name["sum"].gradients == 0
+    assert by_name["c"].gradients == values
 
 
 def test_a_net_that_only_tests_has_no_backward_pass():
