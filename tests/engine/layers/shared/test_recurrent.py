@@ -252,6 +252,17 @@ def test_exposed_states_handed_on_make_one_sequence_of_two(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_said_where_no_gradient_would_flow_through_the_exposed_states(kind, caplog):
+    layer, shapes = recurrent(kind, exposed=True)
+    layer.wants_bottom = [True] + [False] * (1 + HIDDEN[kind])
+    diffs = [torch.full(shape, float(not number), dtype=torch.float64) for number, shape in enumerate(shapes)]
+    with caplog.at_level(logging.WARNING, logger="mgcaffe.engine"):
+        _, (dx, *others) = forward_backward(layer, data(exposed=HIDDEN[kind]), diffs)
+    assert dx.any() and others == [None] * (1 + HIDDEN[kind])
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_exposed_states_get_gradients_of_zero_and_say_so_once(kind, caplog):
     layer, _ = recurrent(kind, exposed=True)
     bottoms = data(exposed=HIDDEN[kind])
@@ -408,6 +419,7 @@ def test_debug_info_shows_each_step(kind, caplog):
     (state, *_) = net.layers[3].state()
     assert f"    [Forward] Layer r_unit_4, top blob h_4 data: {float(state.abs().mean()):g}" in lines
     assert sum(line.startswith("    [Backward] Layer r_unit_") for line in lines) == 4
+    assert sum(", bottom blob " in line and " diff: " in line for line in lines) == 4
 
 
 def test_operations_are_counted():
