@@ -68,6 +68,8 @@ def bind_shared(layers: Sequence[Layer]) -> None:
             if parameter.owner is not None:
                 if isinstance(parameter, RowParameter):
                     parameter.share(parameter.owner)  # type: ignore[arg-type] # a RowParameter too
+                    if parameter.owner.lr_mult == 0:  # no norm takes in the gradients of tables
+                        parameter.wanted = parameter.owner.wanted = False
                 else:
                     _check_order(layer, parameter, parameter.owner)
                     parameter.data = parameter.owner.data.view(parameter.shape)

@@ -74,6 +74,18 @@ def test_bags_may_share_a_table_or_leave_it_frozen():
     assert "EmbeddingBag" in run_both(net_of_bags(c=frozen), **ids_for())
 
 
+@pytest.mark.parametrize("multipliers", [("lr_mult: 0", ""), ("", "lr_mult: 0")])
+def test_a_shared_table_that_one_bag_freezes_gets_no_gradient(multipliers):
+    bags = {
+        name: bag(name, 9, param=f'param {{ name: "t" {multiplier} }}')
+        for name, multiplier in zip("ab", multipliers, strict=True)
+    }
+    net = make_net(net_of_bags(**bags))
+    net.forward_backward()
+    assert not net.parameters[0].gradients
+    assert [node.needs_backward for node in net.nodes if node.layer.type == "EmbeddingBag"] == [False, False, True]
+
+
 def test_bags_of_other_lengths_look_up_apart():
     text = net_of_bags().replace("input_dim: 7 num_output: 3", "input_dim: 7 num_output: 2")
     types = run_both(text.replace("DotInteraction", "Concat"), **ids_for())
