@@ -58,6 +58,11 @@ def test_with_a_convolution(shape, keeps):
     assert (y is not None) == keeps
 
 
+def test_a_net_may_end_with_the_convolution():
+    net = make_net(inputs(x=SMALL) + NORM % {"top": "y"} + CONVOLUTION, keep_blobs=False)
+    assert [type(step.layer).__name__ for step in net.steps[1:]] == ["NormalizedConvolution"]
+
+
 def test_a_scale_learns_behind_stored_statistics():
     text = text_of(SMALL).replace('top: "y" }', 'top: "y" batch_norm_param { use_global_stats: true } }', 1)
     types, _, loss, found = run(text, SMALL, keep_blobs=False)
