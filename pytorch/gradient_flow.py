@@ -132,7 +132,7 @@ class GradientFlow:
             raise
 
     def expect_pass(self, output: Any, *, averages: bool) -> None:
-        """Take note of a forward pass with gradients.
+        """Take note of a forward pass with gradients; without averaging, a backward pass that is awaited stays so.
 
         Args:
             output: what it returned.
@@ -141,6 +141,8 @@ class GradientFlow:
         Raises:
             UsageError: gradients are heard of one by one from now on, and a parameter was moved or converted before.
         """
+        if not averages and self._pass is not None and not self._pass.is_finished:
+            return  # both may be in one loss
         for handle in self._handles:
             handle.remove()
         self._handles = []

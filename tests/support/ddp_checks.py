@@ -130,6 +130,19 @@ def two_forward_passes_in_one_loss(rank, wrap):
 
 
 @check
+def a_forward_pass_under_no_sync_after_one_without_it_in_one_loss(rank, wrap):
+    model = wrap(nn.Linear(6, 3))
+
+    def loss(step):
+        first = model(batch(rank, step, 4, 6))
+        with model.no_sync():
+            second = model(batch(rank, step + 9, 4, 6))
+        return first.square().sum() + second.sum()
+
+    return train(model, loss)
+
+
+@check
 def checkpointing(rank, wrap):
     model = wrap(Checkpointed(False, times=2))
     return train(model, squares(model, rank))
