@@ -271,7 +271,7 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
                 root = highest_rank(self._ranks, True) if joins else 0
                 self._state.broadcast_buffers(self._ranks, root)
             if joins:
-                sync = self.require_backward_grad_sync
+                sync = self.require_backward_grad_sync and torch.is_grad_enabled()
                 _, self._flow.alive = agree_on_averaging(self._ranks, has_inputs=True, averages=sync)
 
     def _after_forward(self, output: Any) -> Any:

@@ -280,6 +280,23 @@ def uneven(count, unused=False, **keywords):
     return run
 
 
+@check
+def evaluation_while_ranks_have_joined(rank, wrap):
+    model = wrap(mlp())
+    # DDP sums gradients in every forward pass of a rank that has joined.
+    evaluated = model if type(model).__name__ == "MergedGradientParallel" else model.module
+    updates = torch.optim.SGD(model.parameters(), 0.01)
+    with model.join():
+        for step in range(1 + 2 * rank):
+            updates.zero_grad()
+            model(batch(rank, step, 4, 20)).square().mean().backward()
+            updates.step()
+            with torch.no_grad():
+                evaluated(batch(rank, step + 50, 4, 20))
+    updates.zero_grad()
+    return model
+
+
 CHECKS["uneven_inputs"] = uneven(lambda rank: 3 + 2 * rank)
 CHECKS["uneven_inputs_divided_by_those_left"] = uneven(lambda rank: 3 + 2 * rank, divide_by_initial_world_size=False)
 CHECKS["a_rank_without_inputs"] = uneven(lambda rank: 3 - 3 * rank)
