@@ -265,9 +265,9 @@ class _Lane:
                 self.gradients.flat[offset : offset + count].mul_(outcome.factor)
             places = self._places_in(offset, count)
             _give(places, outcome.unused)
-            used = [place.named.parameter for place in places if place.named.index not in outcome.unused]
-            if on_group is not None and used:
-                on_group(used)
+            given = [place.named.parameter for place in places if place.named.parameter.grad is not None]
+            if on_group is not None and given:
+                on_group(given)
 
         if on_group is not None or outcome.factor != 1.0:
             return self.averaging.wait(came)

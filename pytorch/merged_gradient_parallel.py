@@ -55,7 +55,8 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
         exclude: patterns (fnmatch) of names of parameters and buffers that are left alone.
         own_group: patterns of names of parameters that are reduced apart from all others, one group each.
         on_group: gets lists of parameters as soon as their gradients are means, while others are on their way; at the
-            end of the backward pass, on its thread. `StepOnGroups` makes the optimizer's step there.
+            end of the backward pass, on its thread. With them come those that no rank used and that have a gradient,
+            as an optimizer's step would see them. `StepOnGroups` makes that step there.
         listener: gets the events (`mgcaffe.solvers.events`), on every rank; None: rank 0 logs them.
         peer_timeout: after how many seconds without a sign of life a rank counts as dead, where another one waits for
             it; 0: never. A rank that computes for long gives signs of life.

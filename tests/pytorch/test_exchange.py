@@ -8,7 +8,7 @@ from mgcaffe.comm.planning.schedules import SCHEDULES
 from mgcaffe.errors import CommError, UsageError
 from mgcaffe.pytorch import StepOnGroups
 from mgcaffe.solvers.events import PlanChosen, Warned
-from tests.support.ddp_models import Types, batch, mlp
+from tests.support.ddp_models import Branches, Types, batch, mlp
 
 
 def equal(results, others):
@@ -105,6 +105,25 @@ def test_a_step_for_each_group_gives_the_bits_of_one_step(train, optimizer):
             return [each.detach().clone() for each in model.parameters()]
 
         results.append(train(steps=0, schedule="wfbp", deterministic=True, finish=loop))
+    assert equal(*results)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_step_for_each_group_decays_parameters_that_no_rank_used(train, size):
+    module, results = Branches(), []
+    for grouped in (False, True):
+
+        def loop(model, communicator, grouped=grouped):
+            updates = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9, weight_decay=0.1)
+            model.on_group = StepOnGroups(updates) if grouped else None
+            for step in range(4):
+                updates.zero_grad(set_to_none=False)
+                model(batch(communicator.rank, step, 4, 6), step % 2).square().mean().backward()
+                if not grouped:
+                    updates.step()
+            return [each.detach().clone() for each in model.parameters()]
+
+        results.append(train(module, 0, size, find_unused_parameters=True, deterministic=True, finish=loop))
     assert equal(*results)
 
 
