@@ -60,14 +60,14 @@ class Place:
         if grad is None:
             self._view.zero_()
             return False
+        if grad.layout != torch.strided:
+            raise UsageError(
+                f"parameter '{self.named.name}' has a sparse gradient, which cannot be averaged in one flat buffer",
+                hint="make it dense, or name the parameter in exclude",
+            )
         if grad.data_ptr() == self._address and not self._is_staged:
             self._multiply()
         else:
-            if grad.layout != torch.strided:
-                raise UsageError(
-                    f"parameter '{self.named.name}' has a sparse gradient, which cannot be averaged in one flat buffer",
-                    hint="make it dense, or name the parameter in exclude",
-                )
             grad = grad.detach() if grad.requires_grad else grad
             if self._is_staged:
                 self._view.copy_(grad)

@@ -300,6 +300,19 @@ def test_modules_that_cannot_be_averaged_are_refused():
         MergedGradientParallel(lazy)
 
 
+def test_a_gradient_that_turns_out_sparse_is_refused():
+    class Sparse(nn.Linear):
+        def forward(self, rows):
+            return nn.functional.embedding(rows, self.weight, sparse=True)
+
+    def rank(ranks):
+        model = MergedGradientParallel(Sparse(3, 5, bias=False), process_group=ranks)
+        with pytest.raises(UsageError, match="parameter 'weight' has a sparse gradient"):
+            model(torch.tensor([1, 2])).sum().backward()
+
+    run_ranks(2, rank)
+
+
 def test_join_needs_a_process_group():
     with pytest.raises(CommError, match="process group"):
         MergedGradientParallel(mlp()).join()
