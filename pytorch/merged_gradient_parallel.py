@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ import torch.distributed as dist
 from torch import nn
 from torch._compile import _disable_dynamo
 from torch.distributed.algorithms.join import Join, Joinable
+from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
 from mgcaffe.comm import Communicator, Plan, Segment
 from mgcaffe.comm.exchange.comm_report import CommReport
@@ -231,11 +233,25 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
         """Return the module's own state, under its own names."""
         return self.module.state_dict(*arguments, **keywords)
 
+    def load_state_dict(self, state_dict: Mapping[str, Any], *arguments: Any, **keywords: Any) -> Any:
+        """Load the module's own state, as `state_dict` gives it, or that of DistributedDataParallel."""
+        own = OrderedDict(state_dict)
+        if hasattr(state_dict, "_metadata"):  # has the version of each part
+            own._metadata = state_dict._metadata.copy()  # type: ignore[attr-defined]
+        if self._is_prefixed(own, ""):
+            consume_prefix_in_state_dict_if_present(own, "module.")
+        return self.module.load_state_dict(own, *arguments, **keywords)
+
+    def _is_prefixed(self, state_dict: Mapping[str, Any], prefix: str) -> bool:
+        """Return whether names have `module.` before the module's own."""
+        own = f"{prefix}module."
+        stored = f"{own}module." if hasattr(self.module, "module") else own
+        return any(name.startswith(stored) for name in state_dict)
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
         """Let names without `module.` be found, as `state_dict` gives them, inside other modules as well."""
         own = f"{prefix}module."
-        stored = f"{own}module." if hasattr(self.module, "module") else own
-        if not any(name.startswith(stored) for name in state_dict):
+        if not self._is_prefixed(state_dict, prefix):
             for name in [name for name in state_dict if name.startswith(prefix)]:
                 state_dict[own + name[len(prefix) :]] = state_dict.pop(name)
         super()._load_from_state_dict(state_dict, prefix, *arguments)

@@ -37,6 +37,27 @@ def test_a_checkpoint_of_ddp_can_be_loaded():
     assert torch.equal(model.module[0].weight, module[0].weight)
 
 
+class Versioned(nn.Linear):
+    """Reads states of before its version 2 otherwise."""
+
+    _version = 2
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *arguments):
+        if local_metadata.get("version", 1) < 2:
+            state_dict[f"{prefix}weight"] = state_dict[f"{prefix}weight"] / 10
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *arguments)
+
+
+@pytest.mark.parametrize("written_by", [MergedGradientParallel, lambda module: nn.ModuleDict({"module": module})])
+def test_parts_of_the_module_are_told_the_version_of_their_state(written_by):
+    module = nn.Sequential(Versioned(2, 2))
+    state = written_by(module).state_dict()
+    model = MergedGradientParallel(nn.Sequential(Versioned(2, 2)))
+    for _ in range(2):
+        model.load_state_dict(state)
+        assert torch.equal(model.module[0].weight, module[0].weight)
+
+
 def test_copies_and_pickles_train_on():
     model = MergedGradientParallel(GPT(), find_unused_parameters=True)
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
