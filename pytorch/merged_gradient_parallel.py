@@ -156,6 +156,7 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
         try:
             output = self.module(*inputs, **keywords)
         except BaseException as error:
+            self._broadcasts_next = False  # the others broadcast once for this pass, and for one in its place
             if torch.is_grad_enabled():
                 note_exception(self._ranks, error, "forward")
             raise

@@ -7,6 +7,7 @@ import warnings
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch._dynamo.testing import CompileCounter
 
@@ -288,6 +289,20 @@ def test_parameters_and_buffers_are_those_of_rank_0_at_the_start():
     assert run_ranks(2, rank) == [(1.0, 7, 1.0)] * 2
 
 
+def test_a_rank_may_repeat_a_forward_pass_that_failed_though_others_broadcast_buffers_once():
+    def rank(communicator):
+        module = cnn()
+        model = MergedGradientParallel(module, process_group=communicator)
+        for step in range(3):
+            if (communicator.rank, step) == (1, 1):
+                with pytest.raises(RuntimeError, match="shape"):
+                    model(batch(1, step, 4, 1, 9, 9))
+            model(batch(communicator.rank, step, 4, 1, 8, 8)).sum().backward()
+        return module[7].weight.grad
+
+    assert torch.equal(*run_ranks(2, rank))
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -332,6 +347,11 @@ def test_a_gradient_that_turns_out_sparse_is_refused():
             model(torch.tensor([1, 2])).sum().backward()
 
     run_ranks(2, rank)
+
+
+def test_a_process_outside_the_process_group_is_refused():
+    with pytest.raises(UsageError, match="this process is no member of the process group"):
+        MergedGradientParallel(mlp(), process_group=dist.GroupMember.NON_GROUP_MEMBER)
 
 
 def test_join_needs_a_process_group():
