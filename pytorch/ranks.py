@@ -7,7 +7,7 @@ from typing import Any
 import torch.distributed as dist
 
 from mgcaffe.comm import Communicator, connect
-from mgcaffe.errors import CommError
+from mgcaffe.errors import CommError, UsageError
 from mgcaffe.pytorch.failures import watch_ranks
 
 _job: list[Communicator] = []
@@ -30,6 +30,7 @@ def find_communicator(group: dist.ProcessGroup | Communicator | None, peer_timeo
 
     Raises:
         CommError: the ranks cannot reach each other.
+        UsageError: this process is not in the group.
     """
     if group is None:
         group = default_group()
@@ -37,6 +38,10 @@ def find_communicator(group: dist.ProcessGroup | Communicator | None, peer_timeo
         if not _job:
             _job.append(connect())
         group = _job[0]
+    if group == dist.GroupMember.NON_GROUP_MEMBER:
+        raise UsageError(
+            "this process is no member of the process group", hint="wrap the module in the group's own processes alone"
+        )
     if isinstance(group, dist.ProcessGroup):
         from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
 
