@@ -135,6 +135,19 @@ def test_groups_are_handed_over_each_with_its_parameters(train):
     assert sizes == [1] * 24 + [6]
 
 
+def test_gradients_of_parameters_that_no_rank_used_stay_what_they_were(train):
+    def unused(model, communicator):
+        kept = list(model.module.never.parameters())
+        for each in kept:
+            each.grad = torch.full_like(each, communicator.rank + 1.0)
+        for step in range(2):
+            model(batch(communicator.rank, step, 4, 6), step).sum().backward()
+        return [each.grad.unique().tolist() for each in kept]
+
+    found = train(Branches(), steps=0, finish=unused, find_unused_parameters=True, deterministic=True)
+    assert found == [[[1.0], [1.0]], [[2.0], [2.0]]]
+
+
 def test_sixteen_bits_are_close_and_equal_on_all_ranks(train):
     expected = train(deterministic=True)
     for kind in ("float16", "bfloat16"):
