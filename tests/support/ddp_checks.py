@@ -15,6 +15,7 @@ from tests.support.ddp_models import (
     Branches,
     Checkpointed,
     Outputs,
+    Strided,
     Types,
     batch,
     cnn,
@@ -190,6 +191,12 @@ def frozen_parameters(rank, wrap):
 def channels_last(rank, wrap):
     model = wrap(cnn().to(memory_format=torch.channels_last))
     return train(model, lambda step: model(batch(rank, step, 4, 1, 8, 8)).square().mean())
+
+
+@check
+def parameters_with_gaps_between_their_elements(rank, wrap):
+    model = wrap(Strided())
+    return train(model, lambda step: model(batch(rank, step, 4, 6)).square().mean().log())
 
 
 @check

@@ -93,6 +93,18 @@ class Types(nn.Module):
         return self.c(self.b(self.a(x).double()).bfloat16()).float()
 
 
+class Strided(nn.Module):
+    """Has parameters with every order of elements in memory, also with gaps between them."""
+
+    def __init__(self):
+        super().__init__()
+        self.gaps, self.turned = nn.Parameter(torch.randn(12, 12)[::2, ::2]), nn.Parameter(torch.randn(6, 4).t())
+        self.middle, self.scale = nn.Parameter(torch.randn(4, 1, 4).permute(2, 1, 0)), nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x):
+        return F.linear(x @ self.gaps * self.scale, self.turned) @ self.middle[:, 0]
+
+
 def batch(rank, step, *shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(100 * step + rank))
 
