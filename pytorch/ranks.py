@@ -38,7 +38,7 @@ def find_communicator(group: dist.ProcessGroup | Communicator | None, peer_timeo
         if not _job:
             _job.append(connect())
         group = _job[0]
-    if group == dist.GroupMember.NON_GROUP_MEMBER:
+    if isinstance(group, int):  # GroupMember.NON_GROUP_MEMBER, which new_group returned
         raise UsageError(
             "this process is no member of the process group", hint="wrap the module in the group's own processes alone"
         )
