@@ -7,6 +7,7 @@ and reported, as in text.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +31,12 @@ _FOREIGN = {
     b"PK\3\4": "a zip file, as checkpoints of PyTorch are",
     b"version https://git-lfs": "a Git LFS pointer, whose file has still to be fetched (git lfs pull)",
 }
+_OLD_CHECKPOINT = re.compile(rb"\x80[\x02-\x05](?:\x95.{8})?\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19", re.DOTALL)
+"""The head of a pickle of protocol 2 to 5, and the number that `torch.save` put in front."""
+_CHECKPOINT_HINT = (
+    "weights of PyTorch come by `engine convert`, given a function that makes the module and loads them,"
+    " FILE.py:FUNCTION"
+)
 _WEB_PAGE = (b"<!doctype html", b"<html")
 _HEAD = 256
 
@@ -81,9 +88,12 @@ def refuse_foreign(data: bytes, message_class: type[Message], file: str) -> None
     kinds = [what for start, what in _FOREIGN.items() if data.startswith(start)]
     if data[:_HEAD].lstrip().lower().startswith(_WEB_PAGE):
         kinds = ["a web page"]
+    if _OLD_CHECKPOINT.match(data):
+        kinds = ["a pickle, as checkpoints of PyTorch before 1.6 are"]
     if kinds:
         name = message_class.DESCRIPTOR.name
-        raise PrototxtError(f"this is {kinds[0]}, not a {name} of protobuf", location=Location(file))
+        hint = _CHECKPOINT_HINT if "PyTorch" in kinds[0] else None
+        raise PrototxtError(f"this is {kinds[0]}, not a {name} of protobuf", location=Location(file), hint=hint)
 
 
 def _unknown_fields(message: Message, path: str, location: Location, is_top_level: bool) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from mgcaffe.errors import PrototxtError
 from mgcaffe.prototxt import (
@@ -124,6 +125,16 @@ def test_what_a_download_leaves_in_place_of_a_file_is_recognised(tmp_path, begin
     (tmp_path / "x.caffemodel").write_text(begins)
     with pytest.raises(PrototxtError, match=f"this is {what}"):
         read_net(tmp_path / "x.caffemodel")
+
+
+@pytest.mark.parametrize("options", [{}, *({"pickle_protocol": protocol} for protocol in (2, 3, 4, 5))])
+def test_checkpoints_of_pytorch_are_recognised_with_advice(tmp_path, options):
+    """Both the zip file of today and the pickle that was written before 1.6."""
+    path = tmp_path / "x.caffemodel"
+    torch.save({"a.weight": torch.zeros(3)}, path, _use_new_zipfile_serialization=not options, **options)
+    with pytest.raises(PrototxtError, match="as checkpoints of PyTorch") as caught:
+        read_net(path)
+    assert "FILE.py:FUNCTION" in caught.value.hint
 
 
 def test_a_failed_write_leaves_nothing_behind(tmp_path, net):
