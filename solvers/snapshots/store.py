@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,7 +75,10 @@ def stored_snapshots(prefix: Path) -> list[StoredSnapshot]:
 
 
 class Retention:
-    """Removes the snapshots that are superseded.
+    """Removes the snapshots that are superseded, of those that are this run's own.
+
+    These are the ones that it has written, and what it found when it went on from one of them. So a run that begins
+    anew under an old prefix leaves what lies there, and two runs under one prefix do not remove each other's.
 
     Args:
         prefix: what the snapshots' names begin with.
@@ -84,12 +88,21 @@ class Retention:
     def __init__(self, prefix: Path, keep: int) -> None:
         self._prefix = prefix
         self._keep = keep
+        self._own: set[tuple[Path, float]] = set()
         self._whole: set[tuple[Path, float]] = set()
+
+    def adopt(self) -> None:
+        """Make what lies under the prefix now the run's own, what is left of a removal that was cut short as well."""
+        self._own.update(_manifests(self._prefix))
+
+    def add(self, state: Path, written_at: float) -> None:
+        """Make a snapshot the run's own; arguments as in `StoredSnapshot`."""
+        self._own.add((state, written_at))
 
     def prune(self, newest: Path, best: int | None, warn: Callable[[str], None]) -> None:
         """Remove what is superseded, once the newest snapshot has been read back from the disk.
 
-        Those without a manifest are not ours, and stay. A damaged one doesn't count among those to keep.
+        Those without a manifest stay, whoever wrote them. A damaged one doesn't count among those to keep.
 
         Args:
             newest: the solverstate written last.
@@ -99,7 +112,11 @@ class Retention:
         Raises:
             SnapshotError: the newest one is not on disk as it was written; nothing is removed then.
         """
-        stored = [each for each in stored_snapshots(self._prefix) if each.manifest is not None]
+        stored = [
+            each
+            for each in stored_snapshots(self._prefix)
+            if each.manifest is not None and (each.state, each.written_at) in self._own
+        ]
         latest = next((each for each in stored if each.state == newest), None)
         if latest is None:
             raise SnapshotError(
@@ -153,17 +170,28 @@ class Retention:
 
     def _remove_orphans(self) -> None:
         """Remove what is left of snapshots whose removal was cut short: manifests without their state."""
-        pattern = re.compile(re.escape(self._prefix.name) + r"_iter_\d{1,18}\.solverstate(\.h5)?" + re.escape(SUFFIX))
-        for path in list(self._prefix.parent.iterdir()):
-            state = path.with_name(path.name.removesuffix(SUFFIX))
-            if pattern.fullmatch(path.name) is None or state.exists():
+        for state, written_at in list(_manifests(self._prefix)):
+            if (state, written_at) not in self._own or state.exists():
                 continue
             try:
                 weights = _weights_of(state)
-                for each in (weights, *stored_shards(weights), path):
+                for each in (weights, *stored_shards(weights), manifest_path(state)):
                     each.unlink(missing_ok=True)
             except OSError:
                 continue
+
+
+def _manifests(prefix: Path) -> Iterator[tuple[Path, float]]:
+    """Yield which solverstate each whole manifest under a prefix is of, and when it was written."""
+    pattern = re.compile(re.escape(prefix.name) + r"_iter_\d{1,18}\.solverstate(\.h5)?" + re.escape(SUFFIX))
+    with suppress(OSError):
+        for path in prefix.parent.iterdir():
+            if pattern.fullmatch(path.name) is None:
+                continue
+            state = path.with_name(path.name.removesuffix(SUFFIX))
+            with suppress(SnapshotError):
+                if (manifest := read_manifest(state)) is not None:
+                    yield state, manifest.written_at
 
 
 def _weights_of(state: Path) -> Path:

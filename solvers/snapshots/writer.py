@@ -111,6 +111,8 @@ class Snapshots:
             progress: what it says.
         """
         self._written = None
+        if self._removes and self._is_under_prefix(Path(state)):
+            self._retention.adopt()
         if self._best_rule is not None:
             self._best_rule.resume(progress.best)
             same = Path(state).absolute() == self._state(progress.iteration).absolute()
@@ -195,7 +197,9 @@ class Snapshots:
     def _write(self, copied: SnapshotCopy, weights: str, best: BestScore | None) -> None:
         iteration = copied.progress.iteration
         remove_leftovers(self.prefix, iteration if self._tables is not None else None)
-        state = copied.write(self.prefix, only_best=best is not None, written_at=self._next_time())
+        written_at = self._next_time()
+        state = copied.write(self.prefix, only_best=best is not None, written_at=written_at)
+        self._retention.add(state, written_at)
         for text in copied.warnings:
             self._background.report(Warned(text))
         self._written, self.last_state = iteration, str(state)
@@ -223,9 +227,19 @@ class Snapshots:
         self._prune(state)
 
     def _prune(self, newest: Path) -> None:
-        if self._param.snapshot_keep or self._best_rule is not None:
+        if self._removes:
             best = self._best.iteration if self._best is not None else None
             self._retention.prune(newest, best, lambda text: self._background.report(Warned(text)))
+
+    @property
+    def _removes(self) -> bool:
+        """Whether superseded snapshots are removed."""
+        return bool(self._param.snapshot_keep) or self._best_rule is not None
+
+    def _is_under_prefix(self, state: Path) -> bool:
+        """Return whether a solverstate, of trainer 0 where there are several, is one of this run's prefix."""
+        prefix = snapshot_prefix(self._param, self._source)
+        return state.resolve().parent == prefix.resolve().parent and state.name.startswith(f"{prefix.name}_iter_")
 
     @functools.cached_property
     def _retention(self) -> Retention:

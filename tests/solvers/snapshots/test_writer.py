@@ -4,6 +4,7 @@ import errno
 import gc
 import itertools
 import json
+import shutil
 import threading
 import weakref
 from pathlib import Path
@@ -297,6 +298,20 @@ def test_what_is_left_of_one_whose_removal_was_cut_short_goes_with_the_next(net,
     assert kept(tmp_path) == [6]
 
 
+def test_a_resumed_run_removes_what_is_left_under_its_own_prefix_alone(net, tmp_path):
+    with make_solver(net, "snapshot: 2", tmp_path) as solver:
+        solver.step(4)
+    others = [f"net2_iter_2.{kind}" for kind in ("caffemodel", "solverstate.manifest.json")]
+    for name in others:
+        shutil.copy(tmp_path / name.replace("net2", "net"), tmp_path / name)
+    (tmp_path / "net_iter_2.solverstate").unlink()
+    with make_solver(net, "snapshot: 2 snapshot_keep: 1", tmp_path) as solver:
+        solver.restore(str(tmp_path / "net_iter_4.solverstate"))
+        solver.step(2)
+    assert kept(tmp_path) == [6]
+    assert sorted(path.name for path in tmp_path.glob("net2*")) == others
+
+
 def test_all_stay_unless_a_number_is_given(net, tmp_path):
     with make_solver(net, "snapshot: 1", tmp_path) as solver:
         solver.step(4)
@@ -371,8 +386,25 @@ def test_what_is_written_last_is_the_newest_whatever_its_iteration(net, tmp_path
         clock = itertools.count(1e9, -60)
         monkeypatch.setattr(writer, "time", SimpleNamespace(time=lambda: next(clock)))
     with make_solver(net, "snapshot: 1 snapshot_keep: 2", tmp_path) as solver:
-        solver.step(2)
-    assert kept(tmp_path) == [1, 2]
+        solver.step(3)
+    assert kept(tmp_path) == [2, 3, 5, 10]  # those of the run before are not this one's to remove
+    with make_solver(net, "snapshot: 1 snapshot_keep: 2", tmp_path) as solver:
+        solver.restore(str(tmp_path / "net_iter_3.solverstate"))
+        solver.step(1)
+    assert kept(tmp_path) == [3, 4]
+
+
+def test_two_runs_under_one_prefix_do_not_remove_each_others(net, tmp_path):
+    fields = "snapshot: 2 snapshot_keep: 1"
+    with make_solver(net, fields, tmp_path) as first, make_solver(net, fields, tmp_path) as second:
+        first.step(3)
+        second.restore(str(tmp_path / "net_iter_2.solverstate"))
+        first.step(6)
+        assert kept(tmp_path) == [8]
+        second.step(3)
+        assert kept(tmp_path) == [4, 8]
+        first.step(2)
+    assert kept(tmp_path) == [4, 10]
 
 
 # -- the best one ---------------------------------------------------------------------------------------------
