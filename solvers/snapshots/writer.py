@@ -76,6 +76,7 @@ class Snapshots:
         self._stops: bool = param.snapshot_errors == type(param).STOP
         self._best_rule = BestRule(param.snapshot_best, test_nets, source) if param.snapshot_best else None
         self._background = BackgroundWriter(emit, stops=self._stops)
+        self._named: BestScore | None = None
         self._written: int | None = None
         self._written_at = 0.0
 
@@ -217,19 +218,30 @@ class Snapshots:
         return self._written_at
 
     def _mark_best(self, state: Path, best: BestScore) -> None:
-        """Write into `<prefix>_best.json` which snapshot is the best one."""
+        """Take a snapshot that was written as the best one."""
         assert self._best_rule is not None
-        weights = weights_path(self.prefix, best.iteration, hdf5=is_hdf5(self._param))
-        text = json.dumps({**asdict(best), "weights": weights.name, "state": state.name}, indent=1)
-        write_atomically(self.prefix.with_name(f"{self.prefix.name}_best.json"), f"{text}\n".encode())
+        self._name_best(best)
         self._best_rule.best = best
         self._background.report(BestFound(best.iteration, best.output, best.value, str(state)))
         self._prune(state)
 
+    def _name_best(self, best: BestScore) -> None:
+        """Write into `<prefix>_best.json` which snapshot is the best one."""
+        weights = weights_path(self.prefix, best.iteration, hdf5=is_hdf5(self._param))
+        names = {"weights": weights.name, "state": self._state(best.iteration).name}
+        text = json.dumps({**asdict(best), **names}, indent=1)
+        write_atomically(self.prefix.with_name(f"{self.prefix.name}_best.json"), f"{text}\n".encode())
+        self._named = best
+
     def _prune(self, newest: Path) -> None:
-        if self._removes:
-            best = self._best.iteration if self._best is not None else None
-            self._retention.prune(newest, best, lambda text: self._background.report(Warned(text)))
+        if not self._removes:
+            return
+        best = self._best
+        if best is not None and best != self._named and self._state(best.iteration).exists():
+            self._name_best(best)  # the run before may have been killed just before it did
+        self._retention.prune(
+            newest, None if best is None else best.iteration, lambda text: self._background.report(Warned(text))
+        )
 
     @property
     def _removes(self) -> bool:

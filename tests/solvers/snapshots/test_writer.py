@@ -485,6 +485,22 @@ def test_the_best_one_resumes_to_the_same_bits(net, tmp_path, monkeypatch):
     assert scores[1] == scores[0][-len(scores[1]) :]
 
 
+def test_a_run_killed_before_it_named_its_best_one_names_it_when_it_goes_on(net, tmp_path, monkeypatch):
+    Scores(monkeypatch, [5.0, 3.0, 3.0, 4.0])
+    fields = f"{TESTED} snapshot: 5"
+    best = tmp_path / "net_best.json"
+    with make_solver(net, fields, tmp_path) as solver:
+        solver.step(3)
+        named_before = best.read_bytes()
+        solver.step(2)
+    best.write_bytes(named_before)
+    with make_solver(net, fields, tmp_path) as solver:
+        solver.restore(str(tmp_path / "net_iter_4.solverstate"))
+        solver.step(1)
+    assert json.loads(best.read_text())["state"] == "net_iter_4.solverstate"
+    assert kept(tmp_path) == [4, 5]
+
+
 def test_a_resumed_snapshot_that_turns_out_the_best_is_not_written_again(net, tmp_path, monkeypatch):
     Scores(monkeypatch, [5.0])
     with make_solver(net, "snapshot: 2", tmp_path) as solver:
