@@ -197,13 +197,15 @@ def test_a_loss_that_is_not_finite_is_said_of_its_trainer(tmp_path):
 
 
 def test_snapshots_of_all_replicas_go_on_as_if_never_stopped(tmp_path):
-    """With momentum, whose histories each trainer has its own; stopped where replicas differ."""
-    fields = "max_iter: 11 momentum: 0.9 comm_param { sync: BMUF sync_every: 3 snapshot_replicas: true }"
+    """With momentum, whose histories each trainer has its own, as its losses; stopped where replicas differ."""
+    fields = "max_iter: 11 momentum: 0.9 display: 1 average_loss: 5"
+    fields += " comm_param { sync: BMUF sync_every: 3 snapshot_replicas: true }"
     whole = _train(3, tmp_path, fields)
     _train(3, tmp_path, fields.replace("11", "7") + " snapshot_after_train: true")
     resumed = _train(3, tmp_path, fields, restore=f"{tmp_path}/net_iter_7.solverstate")
-    for (one, *_), (two, *_) in zip(whole, resumed, strict=True):
+    for (one, before, _), (two, after, _) in zip(whole, resumed, strict=True):
         assert torch.equal(one, two)
+        assert after.shown == before.shown[7:]
     assert any("each from its own replica" in event.text for event in resumed[0][1].of(Noted))
     (tmp_path / "net.trainer_2_iter_7.solverstate").unlink()
     merged = _train(3, tmp_path, fields, restore=f"{tmp_path}/net_iter_7.solverstate")

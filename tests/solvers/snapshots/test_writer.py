@@ -4,6 +4,7 @@ import errno
 import gc
 import itertools
 import json
+import os
 import shutil
 import threading
 import weakref
@@ -154,6 +155,41 @@ def test_a_snapshot_that_would_be_the_same_stays_under_a_new_manifest(net, tmp_p
         solver.snapshot()
     assert numbers()[0] != before[0]
     assert kept(tmp_path) == [2]
+
+
+def test_all_is_on_disk_before_the_state_has_its_name(net, tmp_path, monkeypatch):
+    """A power cut at any moment then leaves a whole snapshot or none."""
+    done = []
+    replace = Path.replace
+    monkeypatch.setattr(os, "fsync", lambda file: done.append(("flush", str(Path(f"/proc/self/fd/{file}").readlink()))))
+    monkeypatch.setattr(Path, "replace", lambda path, name: (done.append(("name", str(name))), replace(path, name))[1])
+    with make_solver(net, "", tmp_path) as solver:
+        solver.snapshot()
+    state = f"{tmp_path}/net_iter_0.solverstate"
+    files = [f"{tmp_path}/net_iter_0.caffemodel", f"{state}.manifest.json", state]
+    flushed = [name.removesuffix(f".{os.getpid()}.tmp") for what, name in done[:3] if what == "flush"]
+    assert sorted(flushed) == sorted(files)
+    named = [("name", name) for name in files]
+    assert done[3:] == [*named[:2], ("flush", str(tmp_path)), named[2], ("flush", str(tmp_path))]
+
+
+def test_no_state_is_left_beside_weights_of_another_snapshot(net, tmp_path, monkeypatch):
+    """One without a manifest, which nothing would tell from a whole one, is replaced, and that is cut short."""
+    with make_solver(net, "", tmp_path) as solver:
+        solver.snapshot()
+    state = tmp_path / "net_iter_0.solverstate"
+    state.with_name(f"{state.name}.manifest.json").unlink()
+    replace = Path.replace
+
+    def cut_short(path, target):
+        if target.suffix == ".json":
+            raise OSError(errno.EIO, "Input/output error")
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", cut_short)
+    with make_solver(net, "random_seed: 8", tmp_path) as solver, pytest.raises(SnapshotError):
+        solver.snapshot()
+    assert not state.exists()
 
 
 def test_without_a_thread_it_is_written_in_the_foreground(net, tmp_path, monkeypatch):
@@ -501,17 +537,35 @@ def test_a_run_killed_before_it_named_its_best_one_names_it_when_it_goes_on(net,
     assert kept(tmp_path) == [4, 5]
 
 
-def test_a_resumed_snapshot_that_turns_out_the_best_is_not_written_again(net, tmp_path, monkeypatch):
+def test_the_best_one_may_be_of_the_other_format(net, tmp_path, monkeypatch):
+    Scores(monkeypatch, [3.0, 4.0, 5.0])
+    with make_solver(net, f"{TESTED} snapshot: 4", tmp_path) as solver:
+        solver.step(4)
+    with make_solver(net, f"{TESTED} snapshot: 5 snapshot_format: HDF5 snapshot_keep: 1", tmp_path) as solver:
+        solver.restore(str(tmp_path / "net_iter_4.solverstate"))
+        solver.step(1)
+    assert json.loads((tmp_path / "net_best.json").read_text())["weights"] == "net_iter_2.caffemodel"
+    assert kept(tmp_path) == [2, 5]
+
+
+@pytest.mark.parametrize("has_manifest", [True, False])
+def test_a_resumed_snapshot_that_turns_out_the_best_is_not_written_again(net, tmp_path, monkeypatch, has_manifest):
+    """Unless it has no manifest, as one of Caffe's: there is none to take as the best then."""
     Scores(monkeypatch, [5.0])
     with make_solver(net, "snapshot: 2", tmp_path) as solver:
         solver.step(2)
-    before = (tmp_path / "net_iter_2.solverstate").stat().st_mtime_ns
+    state = tmp_path / "net_iter_2.solverstate"
+    if not has_manifest:
+        state.with_name(f"{state.name}.manifest.json").unlink()
+    before = state.stat().st_ino, state.stat().st_mtime_ns
     recorder = Recorder()
     with make_solver(net, f"{TESTED} snapshot_keep: 1", tmp_path, recorder=recorder) as solver:
-        solver.restore(str(tmp_path / "net_iter_2.solverstate"))
+        solver.restore(str(state))
         solver.step(1)
     assert [event.iteration for event in recorder.of(BestFound)] == [2]
-    assert (tmp_path / "net_iter_2.solverstate").stat().st_mtime_ns == before
+    assert not any("no snapshot" in event.text for event in recorder.of(Warned))
+    assert ((state.stat().st_ino, state.stat().st_mtime_ns) == before) == has_manifest
+    assert kept(tmp_path) == [2]
 
 
 def test_every_rank_tests_and_one_keeps_the_best(net, tmp_path):
