@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from google.protobuf import text_format
 
 from mgcaffe.engine.arena import ParameterArena
 from mgcaffe.engine.parameter import Parameter
@@ -151,15 +152,15 @@ def test_a_history_by_rows_where_the_snapshot_has_none_names_the_option(tmp_path
         read_state(tmp_path / "a.solverstate").check_history([torch.zeros(now)])
 
 
-def test_old_histories_with_four_axes_fit(tmp_path):
+@pytest.mark.parametrize("values", [[1, 2, 3], [4]])
+def test_old_histories_with_four_axes_fit(tmp_path, values):
     message = SolverState(iter=1)
-    blob = message.history.add(num=1, channels=1, height=1, width=3)
-    blob.data.extend([1, 2, 3])
+    message.history.add(num=1, channels=1, height=1, width=len(values)).data.extend(values)
     (tmp_path / "old").write_bytes(message.SerializeToString())
-    arena, parameters = make_arena([(3,)])
+    arena, parameters = make_arena([(len(values),)])
     history = arena.like()
     read_state(tmp_path / "old").copy_history(blobs(arena, parameters, [history]))
-    assert history.tolist() == [1, 2, 3]
+    assert history.tolist() == values
 
 
 def test_what_is_no_solverstate_is_refused(tmp_path):
@@ -178,3 +179,23 @@ def test_what_is_no_solverstate_is_refused(tmp_path):
     empty = tmp_path / "empty.solverstate"
     empty.touch()
     assert "no iteration" in refusal(empty)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "iter: -1",
+        "iter: 7 current_step: -1",
+        "iter: 7 engine_state { world_size: 0 }",
+        'iter: 7 engine_state { records { layer: "data" records: -1 } }',
+        'iter: 7 engine_state { plan: "{}" }',
+        'iter: 7 engine_state { extra { key: "hogwild_threads" value: "0" } }',
+        'iter: 7 engine_state { extra { key: "hogwild_threads" value: "two" } }',
+        'iter: 7 engine_state { extra { key: "larc_turbo" value: "[0.5, 1.5]" } }',
+        'iter: 7 engine_state { extra { key: "trainers" value: "[7, -1]" } }',
+    ],
+)
+def test_values_that_no_run_leaves_are_refused(tmp_path, text):
+    path = tmp_path / "a.solverstate"
+    path.write_bytes(text_format.Parse(text, SolverState()).SerializeToString())
+    assert "damaged" in refusal(path)
