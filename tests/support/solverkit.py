@@ -12,6 +12,8 @@ from mgcaffe.comm import run_ranks
 from mgcaffe.prototxt import SolverSource, SolverState, parse_net, parse_solver
 from mgcaffe.solvers import Solver
 from mgcaffe.solvers.events import Displayed, IterationDone
+from mgcaffe.solvers.snapshots.manifest import read_manifest
+from mgcaffe.solvers.snapshots.reading import read_snapshot
 
 RECORDS, FEATURES = 22, 4
 
@@ -177,3 +179,17 @@ def train_ranks(
             return weights_of(solver), recorder, solver._averaging.plan
 
     return run_ranks(size, rank)
+
+
+def kept(folder: Path) -> list[int]:
+    """Returns the iterations of the snapshots `net` in a folder; each must be complete."""
+    found = []
+    for state in folder.glob("net_iter_*.solverstate*"):
+        if state.name.endswith(".json"):
+            continue
+        read_snapshot(state)
+        found.append(read_manifest(state).iteration)
+    names = [f"net_iter_{iteration}." for iteration in found]
+    strays = [path.name for path in folder.glob("net_iter_*") if not path.name.startswith(tuple(names))]
+    assert not strays
+    return sorted(found)
