@@ -20,6 +20,7 @@ IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".ppm", ".pgm
 _LABELS = range(-(2**31), 2**31)
 _LONGEST_LABEL_FILE = 1 << 20
 _MAX_SHOWN = 5
+_BLOCK = 1 << 20
 
 
 class Entry(NamedTuple):
@@ -146,24 +147,49 @@ def read_archives(paths: Sequence[str]) -> ImageSource:
     label in a `.cls` file (a whole number) or as the number `label` of a `.json` file.
 
     Raises:
-        DataError: an archive cannot be read, or a sample lacks an image or a label.
+        DataError: an archive cannot be read to its end, or a sample lacks an image or a label.
     """
     entries: list[Entry] = []
     for path in paths:
         try:
-            with tarfile.open(path, "r:") as archive:
+            with _opened(path) as archive:
+                _check_end(archive)
                 entries += _entries_of(archive, path)
         except FileNotFoundError as error:
             raise DataError(f"archive '{path}' does not exist") from error
         except tarfile.TarError as error:
-            raise DataError(
-                f"'{path}' cannot be read as a tar archive: {error}", hint="a compressed one has to be unpacked to .tar"
-            ) from error
+            raise DataError(f"archive '{path}' is damaged: {error}") from error
         except OSError as error:
             raise DataError(f"archive '{path}' cannot be read: {error.strerror}") from error
     if not entries:
         raise DataError(f"{_shown(paths)}: no samples")
     return ImageSource(entries)
+
+
+def _opened(path: str) -> tarfile.TarFile:
+    try:
+        return tarfile.open(path, "r:")
+    except tarfile.TarError as error:
+        raise DataError(
+            f"'{path}' cannot be read as a tar archive: {error}", hint="a compressed one has to be unpacked to .tar"
+        ) from error
+
+
+def _check_end(archive: tarfile.TarFile) -> None:
+    """Refuse what is no member and does not consist of zeros: tarfile takes it for the end, and leaves out the rest.
+
+    Raises:
+        tarfile.TarError: there is such a byte.
+    """
+    members, file = archive.getmembers(), archive.fileobj
+    assert file is not None
+    file.seek(archive.offset)
+    while block := file.read(_BLOCK):
+        if block.strip(b"\0"):
+            raise tarfile.ReadError(
+                f"after {len(members)} files, at byte {archive.offset}, there is no further file, nor the end"
+                " (are these several archives in one?)"
+            )
 
 
 def _entries_of(archive: tarfile.TarFile, path: str) -> list[Entry]:

@@ -52,6 +52,28 @@ def test_damaged_archives_are_errors_or_fewer_samples(tmp_path):
     assert refused > 50
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        archive()[: 4 * 512 + 100],  # within the header of the third file
+        archive()[: 2 * 512] + b"\xff" * 512 + archive()[3 * 512 :],
+        archive() + archive(),
+        archive()[: 2 * 512] + bytes(512) + archive()[3 * 512 :],
+    ],
+    ids=["cut", "overwritten", "two in one", "zeros"],
+)
+def test_what_tarfile_takes_for_the_end_is_an_error_unless_it_is_the_end(tmp_path, content):
+    (tmp_path / "shard.tar").write_bytes(content)
+    with pytest.raises(DataError, match=r"archive '.*shard.tar' is damaged: after \d files, at byte \d+,"):
+        read_archives([str(tmp_path / "shard.tar")])
+
+
+def test_an_archive_may_lack_the_zeros_at_its_end(tmp_path):
+    content = archive().rstrip(b"\0")
+    (tmp_path / "shard.tar").write_bytes(content + bytes(-len(content) % 512))
+    assert len(read_archives([str(tmp_path / "shard.tar")]).entries) == 2
+
+
 def test_a_folder_that_cannot_be_read_is_named(tmp_path, monkeypatch):
     (tmp_path / "cat" / "more").mkdir(parents=True)
     (tmp_path / "cat" / "1.png").write_bytes(b"image")
