@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -127,6 +128,7 @@ def run(flags: Flags, session: Session) -> int:
         order = random_numbers.permutation(random_numbers.stream(flags.shuffle_seed, "convert_imageset"), len(entries))
         entries = [entries[number] for number in order]
     log_line(f"A total of {len(entries)} images.", "convert_imageset.cpp:89")
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with LmdbWriter(target, work=_work(entries, form), resume=flags.resume) as writer:
             if source.classes:
@@ -135,6 +137,8 @@ def run(flags: Flags, session: Session) -> int:
     except KeyboardInterrupt:
         log_line("Interrupted: the same command with --resume goes on from here.")
         raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
     log_line(f"Processed {writer.count} files.", "convert_imageset.cpp:153")
     if writer.count < len(entries):
         log_line(f"{len(entries) - writer.count} images could not be read and were left out.", level=logging.WARNING)
