@@ -84,9 +84,10 @@ float64: a softmax loss with seeded labels, of the first output of shape N x C .
 what it reads; and the gradients of all parameters that are trained. Dropout is off, BatchNorm normalizes by the
 batch, and numbers are those of the prototxt's fields, float32. The losses, and each gradient relative to the largest
 one of its layer (or to a millionth of the largest of all, where a layer has none but rounding), have to agree to
-1e-9, which `--tolerance` does not change; gradients are called `layer/number`, as in a caffemodel, and one that only
-one side has (a parameter that is frozen on the other) counts as zeros there. Otherwise the exit code is 65, and the
-files keep the name `.unproven`.
+1e-9, which `--tolerance` does not change; gradients are called `layer/number`, as in a caffemodel (where
+layers have one name, the numbers of the second go on from those of the first), and one that only one side has (a
+parameter that is frozen on the other) counts as zeros there. Otherwise the exit code is 65, and the files keep the name
+`.unproven`.
 
 A module that is written knows nothing of `lr_mult` and `propagate_down`, so from Caffe all gradients are compared. In
 the file of `--json`:
@@ -98,9 +99,10 @@ the file of `--json`:
 
 `largest_relative` is that of the losses and of the gradients; `training_step` is `null` where no step was compared. A
 note says why: nothing is trained, no output has scores of several classes, a layer cannot be differentiated or pools as
-chance has it (STOCHASTIC), or BatchNorm would normalize by fewer than three values a channel, whose gradients are
-rounding alone (give a larger batch). There is none for ONNX files and programs of torch.export that are written, which
-are not trained, and between Caffe's own forms, since the same code would train both.
+chance has it (STOCHASTIC), BatchNorm would normalize by fewer than three values a channel, whose gradients are
+rounding alone (give a larger batch), or all gradients are (below 1e-12). There is none for ONNX files and programs of
+torch.export that are written, which are not trained, and between Caffe's own forms, since the same code would train
+both.
 
 ### Memory and time
 

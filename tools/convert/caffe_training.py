@@ -16,7 +16,7 @@ from mgcaffe.errors import EngineError
 from mgcaffe.prototxt import LayerParameter, NetParameter
 from mgcaffe.prototxt.files import net_source
 from mgcaffe.tools.convert.model import Model
-from mgcaffe.tools.convert.training_step import CannotTrain, Scores, Take
+from mgcaffe.tools.convert.training_step import CannotTrain, Scores, Take, places_of
 
 # Two values become 1 and -1 whatever they are, so that gradients are left over from a subtraction; one becomes 0.
 _LEAST_NORMALIZED = 3
@@ -59,10 +59,11 @@ class CaffeTraining:
                     node.layer.values = [torch.from_numpy(values[blob.name]).to(net.dtype) for blob in node.tops]
             net.clear_param_diffs()
             loss = net.forward_backward()
+            places = places_of(net.layers)
             for layer in net.layers:
-                for number, parameter in enumerate(layer.parameters):
+                for parameter in layer.parameters:
                     if parameter.wanted and parameter.owner is None:
-                        take((layer.name, number), parameter.dense_diff().numpy())
+                        take(places[id(parameter)], parameter.dense_diff().numpy())
             return loss
         finally:
             net.close()

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
 import numpy as np
 
+from mgcaffe.engine.layer import Layer
 from mgcaffe.errors import DataError
 from mgcaffe.tools.convert.proof import Difference, Measure, difference, rows_of, table
 
@@ -22,12 +24,28 @@ TOLERANCE = 1e-9
 """The largest relative difference of a gradient, or of the losses, that is accepted."""
 _SHOWN = 5
 _LEAST = 1e-6
+_ROUNDING = 1e-12
+"""Gradients of a loss of about 1 of which none is larger are what is left of a difference of equal numbers."""
 _CHUNK = 1 << 20
 
 Place = tuple[str, int]
 Scores = tuple[str, tuple[int, ...]]
 """What a net calls the output that the loss is of, and its shape (N, C, ...)."""
 Take = Callable[[Place, np.ndarray], None]
+
+
+def places_of(layers: Iterable[Layer]) -> dict[int, Place]:
+    """Return the place of each parameter of a net's layers, by the parameter's identity.
+
+    Layers of one name, which Caffe allows, count on: where the first has two parameters, the second begins at 2.
+    """
+    found: dict[int, Place] = {}
+    counts: Counter[str] = Counter()
+    for layer in layers:
+        for parameter in layer.parameters:
+            found[id(parameter)] = layer.name, counts[layer.name]
+            counts[layer.name] += 1
+    return found
 
 
 class CannotTrain(Exception):
@@ -119,7 +137,7 @@ def compare_steps(
         seed: of the labels.
 
     Raises:
-        CannotTrain: one of them has no such step, or nothing in it is trained.
+        CannotTrain: one of them has no such step, or nothing in it is trained, or has gradients but rounding.
         DataError: a gradient has another size on the other side.
     """
     output, shape = scores
@@ -131,7 +149,10 @@ def compare_steps(
         found = gradients.differences()
     if not found:
         raise CannotTrain("the loss depends on no parameter that is trained")
-    return TrainingStep((first, second), tuple(found))
+    step = TrainingStep((first, second), tuple(found))
+    if gradients.largest <= _ROUNDING and step.loss_apart <= TOLERANCE:
+        raise CannotTrain(f"no gradient is larger than {_ROUNDING}, which is rounding alone")
+    return step
 
 
 class _Gradients:
@@ -165,6 +186,11 @@ class _Gradients:
     def _read(self, offset: int, start: int, count: int) -> np.ndarray:
         self._file.seek(offset + 8 * start)
         return np.frombuffer(self._file.read(8 * count), np.float64)
+
+    @property
+    def largest(self) -> float:
+        """The largest gradient or difference of two; infinite where one side alone is not finite."""
+        return max((max(each.largest, each.apart) for each in self._measures.values()), default=0.0)
 
     def differences(self) -> list[Difference]:
         """Return all of them, the worst first."""

@@ -122,6 +122,13 @@ def test_a_layer_whose_gradients_are_rounding_alone_holds():
     assert not compared(Side(2.0, a0=[4, -8], b0=[3e-6]), Side(2.0, a0=[4, -8], b0=[-1e-6])).holds
 
 
+def test_gradients_that_are_all_rounding_alone_prove_nothing():
+    with pytest.raises(CannotTrain, match="no gradient is larger than 1e-12, which is rounding alone"):
+        compared(Side(2.0, a0=[3e-17], b0=[0]), Side(2.0, a0=[-1e-17], b0=[2e-16]))
+    for other in (Side(2.1, a0=[3e-17]), Side(2.0, a0=[float("nan")]), Side(2.0, a0=[1e-9])):
+        assert not compared(Side(2.0, a0=[3e-17]), other).holds
+
+
 @pytest.mark.parametrize("place", [0, 5, 8])
 def test_gradients_in_parts_are_compared_to_the_last(monkeypatch, place):
     monkeypatch.setattr("mgcaffe.tools.convert.training_step._CHUNK", 4)
@@ -244,6 +251,15 @@ def test_a_net_that_becomes_a_module_has_its_training_step(folder):
     }
     result = convert(["net.prototxt", "net.caffemodel"], "out.pt2")
     assert result.holds and result.training is None and not result.notes
+
+
+def test_layers_of_one_name_keep_their_gradients_apart(tmp_path, monkeypatch):
+    pytest.importorskip("safetensors")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.prototxt").write_text(BETWEEN.replace('name: "ip"', 'name: "conv"') % 'type: "ReLU"')
+    result = convert("net.prototxt", "out.py")
+    assert result.holds and result.training is not None
+    assert sorted(each.name for each in result.training.gradients) == ["conv/0", "conv/1", "conv/2", "conv/3"]
 
 
 BETWEEN = """

@@ -17,6 +17,7 @@ from mgcaffe.engine.types import Shape
 from mgcaffe.tools.convert.importing.activations import LARGEST
 from mgcaffe.tools.convert.layer_writer import LayerWriter
 from mgcaffe.tools.convert.torch_out.module import Array, Module
+from mgcaffe.tools.convert.training_step import Place
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class Emitter(LayerWriter):
         node: the layer in its net.
         bottoms: see the attributes.
         placed: where each parameter, by identity, is in the module by now.
+        places: by identity, what the net calls each parameter.
         allow: what the user allows to be written otherwise than it is.
         stateless, follower: see the attributes.
     """
@@ -100,6 +102,7 @@ class Emitter(LayerWriter):
         node: Node,
         bottoms: Sequence[str],
         placed: dict[int, Array],
+        places: Mapping[int, Place],
         allow: Collection[str],
         *,
         stateless: bool = False,
@@ -113,7 +116,7 @@ class Emitter(LayerWriter):
         self.stateless = stateless
         self.follower, self.took_follower = follower, False
         self._module = module
-        self._placed = placed
+        self._placed, self._places = placed, places
 
     @property
     def x(self) -> str:
@@ -196,7 +199,7 @@ class Emitter(LayerWriter):
     def _store(self, name: str, blob: Blob) -> None:
         parameter = self._parameter(blob)
         trained = blob.values is None and not parameter.measured
-        place = ((blob.layer or self.layer).name, blob.number) if trained else None
+        place = self._places[id(parameter)] if trained else None
         array = Array(name, self._form(blob), place, blob.transposed)
         self._module.store(array)
         self._placed.setdefault(self._identity(blob), array)

@@ -15,6 +15,7 @@ from mgcaffe.tools.convert.torch_out.helpers import HELPERS
 from mgcaffe.tools.convert.torch_out.module import Array, Module, Statement, Value
 from mgcaffe.tools.convert.torch_out.names import class_name, identifier, variable_names
 from mgcaffe.tools.convert.torch_out.operators import OPERATORS
+from mgcaffe.tools.convert.training_step import places_of
 
 
 def export_net(net: Net, *, allow: Collection[str] = (), stateless: bool = False) -> Module:
@@ -46,6 +47,7 @@ class _Export:
         self._by_blob: dict[str, str] = {}  # the variable of each blob, by its name
         self._values: dict[int, str] = {}  # the variable that holds each blob, by the blob's identity
         self._placed: dict[int, Array] = {}
+        self._places = places_of(net.layers)
         self._names = value_names(net)
         self._fused: set[int] = set()
         read = {id(blob) for node in net.nodes for blob in node.bottoms if blob not in node.tops}
@@ -86,7 +88,14 @@ class _Export:
             layer.fail(f"PyTorch has nothing like {layer.type}: {WITHOUT.get(layer.type, 'it is not in the table')}")
         bottoms = [self._values[id(blob)] for blob in node.bottoms]
         emitter = Emitter(
-            self.module, node, bottoms, self._placed, self._allow, stateless=self._stateless, follower=self._next(node)
+            self.module,
+            node,
+            bottoms,
+            self._placed,
+            self._places,
+            self._allow,
+            stateless=self._stateless,
+            follower=self._next(node),
         )
         written = OPERATORS[layer.type].write(emitter, layer)
         comment = layer.name
