@@ -151,7 +151,7 @@ def compare_steps(
         raise CannotTrain("the loss depends on no parameter that is trained")
     step = TrainingStep((first, second), tuple(found))
     if gradients.largest <= _ROUNDING and step.loss_apart <= TOLERANCE:
-        raise CannotTrain(f"no gradient is larger than {_ROUNDING}, which is rounding alone")
+        raise CannotTrain(f"no finite gradient is larger than {_ROUNDING}, which is rounding alone")
     return step
 
 

@@ -74,6 +74,8 @@ def range_of(op: Operation, x: Value, axis: int, taken: tuple[int, int], others:
             not overlap.
     """
     start, end = taken
+    if start >= end:
+        op.refuse(f"it takes nothing of axis {axis}")
     if axis == 0 and (start, end) != (0, x.shape[0]):
         op.refuse("it takes some items of the batch, which no layer does")
     if (start, end) == (0, x.shape[axis]):

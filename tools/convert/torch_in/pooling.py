@@ -61,7 +61,9 @@ def adaptive_max_pool(op: Operation) -> Sequence[Value]:
 
 def _adaptive(op: Operation, pool: str) -> Value:
     x, out = op.blob(), op.shape[2:]
-    if out == (1, 1) and len(x.shape) == 4:
+    if len(x.shape) != 4:
+        op.refuse(f"the input has shape {x.shape}; Pooling takes (N, C, H, W)")
+    if out == (1, 1):
         return global_pooled(op, x, pool)
     if out == x.shape[2:]:
         return x

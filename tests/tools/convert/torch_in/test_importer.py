@@ -218,6 +218,8 @@ REFUSED = {
     "mean of the batch": (lambda x: x.mean(), "it reduces the batch axis"),
     "mean of channels": (lambda x: x.mean(1), r"it reduces axes \[1\] of 4"),
     "part of the batch": (lambda x: x[:1], "it takes some items of the batch"),
+    "nothing": (lambda x: x[:, 2:2], "it takes nothing of axis 1"),
+    "adaptive without a batch": (lambda x: F.adaptive_avg_pool2d(x.view(12, 6, 6), 1), "Pooling takes"),
     "steps": (lambda x: x[..., ::2], "it takes values with a step"),
     "whole numbers": (lambda x: x.to(torch.int64), "it makes numbers of another type"),
     "nothing but the input": (lambda x: x, "output 'inputs_0' is not computed"),
