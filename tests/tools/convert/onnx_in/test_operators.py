@@ -8,7 +8,7 @@ import pytest
 
 from mgcaffe.tools.convert.onnx_in.operators import OPERATORS
 from tests.support.onnx_models import SHAPE, converted, model
-from tests.support.torchkit import types_of
+from tests.support.torchkit import layers_of, types_of
 
 W = (6, 4, 3, 3)
 EVEN = (2, 3, 8, 8)
@@ -47,6 +47,10 @@ CASES = {
         {"p": [0, 0, 1, 0, 0, 0, 0, 1]}, EVEN, "Pooling Scale"),
     "deconv": (11, "y = ConvTranspose <strides=[2,2], pads=[1,1,1,1], group=2>(x, w, b)",
                {"w": (4, 3, 3, 3), "b": (6,)}, SHAPE, "Deconvolution"),
+    "deconv same": (11, 'y = ConvTranspose <strides=[2,2], auto_pad="SAME_UPPER">(x, w)', {"w": (4, 3, 3, 5)}, SHAPE,
+                    "Deconvolution Slice Slice Silence"),
+    "deconv same, lower": (11, 'y = ConvTranspose <strides=[2,2], auto_pad="SAME_LOWER">(x, w)', {"w": (4, 3, 3, 5)},
+                           SHAPE, "Deconvolution Slice Slice Silence"),
     "deconv more": (11, "y = ConvTranspose <strides=[2,2], pads=[1,1,1,1], output_padding=[1,1]>(x, w)",
                     {"w": (4, 3, 3, 3)}, SHAPE, "Deconvolution Slice Slice Silence"),
     "deconv shape": (11, "y = ConvTranspose <strides=[2,2], output_shape=[12,12]>(x, w)", {"w": (4, 3, 3, 3)}, SHAPE,
@@ -242,6 +246,27 @@ CASES = {
 def test_an_operator_becomes_layers_that_compute_the_same(name, tmp_path):
     opset, body, weights, shape, types = CASES[name]
     assert types_of(converted(model(body, weights, opset=opset, shape=shape), tmp_path)) == types.split()
+
+
+@pytest.mark.parametrize(
+    ("opset", "body", "weights", "ratio"),
+    [
+        (9, "y = Dropout<ratio=0.25>(x)", {}, 0.25),
+        (11, "y = Dropout(x)", {}, 0.5),
+        (12, "y = Dropout(x, r)", {"r": 0.25}, 0.25),
+        (13, "y = Dropout(x)", {}, 0.5),
+    ],
+)
+def test_dropout_keeps_its_ratio(opset, body, weights, ratio, tmp_path):
+    (layer,) = layers_of(converted(model(body, weights, opset=opset), tmp_path))
+    assert layer.type == "Dropout" and layer.dropout_param.dropout_ratio == ratio
+
+
+@pytest.mark.parametrize(("field", "fraction"), [("<momentum=0.75>", 0.75), ("", 0.9)])
+def test_batch_norm_goes_on_with_averages_of_its_momentum(field, fraction, tmp_path):
+    body = f"y = BatchNormalization{field}(x, s, s, s, s)"
+    layer = layers_of(converted(model(body, {"s": (4,)}), tmp_path))[0]
+    assert layer.batch_norm_param.moving_average_fraction == pytest.approx(fraction)
 
 
 def test_every_operator_has_a_case():

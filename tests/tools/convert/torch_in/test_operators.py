@@ -321,6 +321,10 @@ def test_a_block_computes_the_same_in_evaluation_and_trains_the_same(name):
     check_training_step(module)
 
 
+def test_dropout_keeps_its_ratio():
+    assert layers_of(converted(nn.Sequential(nn.Tanh(), nn.Dropout(0.25))))[1].dropout_param.dropout_ratio == 0.25
+
+
 def test_numbers_of_other_types_become_float32():
     assert types_of(converted(Double())) == ["Convolution"]
 
