@@ -9,7 +9,9 @@ from torch.export import ExportedProgram
 
 from mgcaffe.errors import NetError, UsageError
 from mgcaffe.tools.convert.formats import Opened
+from mgcaffe.tools.convert.torch_in.activations import dropouts_left_out
 from mgcaffe.tools.convert.torch_in.importer import TorchModel, import_program
+from mgcaffe.tools.convert.torch_in.operation import module_path
 from mgcaffe.tools.convert.torch_in.program import load_program
 from mgcaffe.tools.convert.torch_side import TorchSide
 from mgcaffe.tools.convert.torch_training import TorchTraining
@@ -29,7 +31,10 @@ class TorchModule(Opened):
 
     def model(self) -> TorchModel:
         """Return the net that the module becomes."""
-        return import_program(self.program, name=net_name(self.words[0]), file=self.words[0])
+        model = import_program(self.program, name=net_name(self.words[0]), file=self.words[0])
+        if left_out := [module_path(node)[0] or node.name for node in dropouts_left_out(self.program.graph.nodes)]:
+            self.notes.append(f"no layer drops as these do in training, which are left out: {', '.join(left_out)}")
+        return model
 
     def side(self) -> TorchSide:
         """Return the program as PyTorch runs it, with the names of the net where it can become one."""

@@ -32,6 +32,10 @@ class Net(nn.Module):
 class Attention(nn.Module):
     def forward(self, x):
         return nn.functional.scaled_dot_product_attention(x, x, x)
+
+class Drops(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Dropout(0.1), nn.Dropout2d(0.2), nn.AlphaDropout(0.3), nn.Dropout2d(0.0), nn.Tanh())
 """
 
 
@@ -53,6 +57,11 @@ def test_a_module_becomes_a_net_and_its_weights_with_proof(folder, capsys):
     types = ["Input", "Power", "Convolution", "BatchNorm", "Scale", "ReLU", "Pooling", "Flatten", "InnerProduct"]
     assert net.name == "Net" and [layer.type for layer in net.layer] == types
     assert not any(layer.blobs for layer in net.layer)
+
+
+def test_what_drops_as_no_layer_does_is_named(folder):
+    result = mgcaffe.convert("nets.py:Drops", "net.prototxt", input_shape=(2, 3, 6, 6))
+    assert result.notes[0] == "no layer drops as these do in training, which are left out: 1, 2"
 
 
 def test_weights_are_written_as_hdf5_where_their_name_says_so(folder):

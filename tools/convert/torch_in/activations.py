@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from torch.fx import Node
 
 from mgcaffe.tools.convert.importing import activations
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
-from mgcaffe.tools.convert.torch_in.operation import Operation
+from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, operator_name
 
 SELU_ALPHA, SELU_FACTOR = 1.6732632423543772, 1.0507009873554805
 """What PyTorch's SELU computes with."""
@@ -115,6 +117,11 @@ def other_dropout(op: Operation) -> Result:
     """feature_dropout, alpha_dropout, feature_alpha_dropout: nothing, in evaluation mode."""
     _refuse_training(op)
     return unchanged(op)
+
+
+def dropouts_left_out(nodes: Iterable[Node]) -> list[Node]:
+    """Return the nodes that become nothing, though they drop values in training."""
+    return [node for node in nodes if OPERATORS.get(operator_name(node)) is other_dropout and arguments_of(node)["p"]]
 
 
 def unchanged(op: Operation) -> Result:
