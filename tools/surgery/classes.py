@@ -12,6 +12,8 @@ from mgcaffe.tools.surgery.wiring import State, Value, Wiring, active_layers, fi
 
 # What scores classes, and the field with its num_output.
 _SCORERS = {"InnerProduct": "inner_product_param", "Convolution": "convolution_param"}
+# Losses of the difference of their first two bottoms, in either order.
+_COMPARING = ("ContrastiveLoss", "EuclideanLoss", "SmoothL1Loss")
 # What may stand between the scores and the prediction, whatever the number of channels.
 _BETWEEN = (
     "AbsVal", "BNLL", "Dropout", "ELU", "Flatten", "Pooling", "Power", "ReLU", "Reshape", "Sigmoid", "Softmax", "Split",
@@ -103,12 +105,24 @@ def _scorers(net: NetParameter, state: State) -> list[str]:
     for phase in (TRAIN, TEST):
         layers = active_layers(net, phase, state)
         wiring = Wiring.of(layers)
-        losses = [wiring.reads[number][0] for number, layer in enumerate(layers) if is_loss(layer) and layer.bottom]
+        losses = [
+            value
+            for number, layer in enumerate(layers)
+            if is_loss(layer) and layer.bottom
+            for value in _predictions(number, layers, wiring)
+        ]
         for value in losses or [value for value in wiring.unread() if layers[value[0]].bottom]:
             found.append(_scorer_behind(value, layers, wiring))
     if not found:
         raise NetError("--classes: the net has no output", hint="name the layer with --class_layers")
     return list(dict.fromkeys(found))
+
+
+def _predictions(number: int, layers: Sequence[LayerParameter], wiring: Wiring) -> list[Value]:
+    """Return what a loss judges: its first bottom; of two that it compares, those that a layer of scores is behind."""
+    values = wiring.reads[number][: 2 if layers[number].type in _COMPARING else 1]
+    learned = [value for value in values if any(layers[each].type in _SCORERS for each in wiring.needed([value]))]
+    return learned or values[:1]
 
 
 def _scorer_behind(value: Value, layers: Sequence[LayerParameter], wiring: Wiring) -> str:

@@ -9,6 +9,7 @@ from mgcaffe.errors import NetError
 from mgcaffe.prototxt import parse_net, read_net
 from mgcaffe.tools.surgery.classes import change_classes
 from mgcaffe.tools.surgery.edit import weights_of, without_weights
+from tests.support.netkit import inputs
 from tests.support.paths import MODELS
 from tests.support.surgerykit import SHAPES, SMALL, STATE, TRAINS, full, layer, names, prove
 
@@ -59,6 +60,22 @@ def test_a_convolution_scores_too_and_layers_can_be_named():
     assert [name for name in names(TWENTY(parse_net(text).param).net) if "_20" in name] == ["ip_20", "score_20"]
     one = change_classes(parse_net(text).param, 20, ["score"], STATE)
     assert [name for name in names(one.net) if "_20" in name] == ["score_20"]
+
+
+@pytest.mark.parametrize(
+    ("bottoms", "changed"),
+    [
+        ('bottom: "label" bottom: "ip"', ["ip_20"]),
+        ('bottom: "ip" bottom: "label"', ["ip_20"]),
+        ('bottom: "ip" bottom: "twin"', ["ip_20", "twin_20"]),
+    ],
+)
+def test_both_bottoms_of_a_loss_of_their_difference_are_looked_at(bottoms, changed):
+    shape = "inner_product_param { num_output: 5 }"
+    twin = f'layer {{ name: "twin" type: "InnerProduct" bottom: "conv" top: "twin" {shape} }}'
+    loss = f'layer {{ name: "loss" type: "EuclideanLoss" {bottoms} top: "loss" }}'
+    edit = TWENTY(parse_net(SMALL + inputs(label=(2, 5)) + twin + loss).param)
+    assert sorted(name for name in names(edit.net) if name.endswith("_20")) == changed
 
 
 @pytest.mark.parametrize(
