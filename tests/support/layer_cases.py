@@ -84,6 +84,7 @@ CASES: dict[str, dict[str, str]] = {
               "constant": plain("Power", "power_param { power: 0 shift: 3 }"),
               "zero_scale": plain("Power", "power_param { power: 2 scale: 0 shift: 3 }"),
               "linear": plain("Power", "power_param { scale: -2 shift: 1 }"),
+              "opposite": plain("Power", "power_param { scale: -2 }"),
               "negated": plain("Power", "power_param { power: 2 scale: -1 }")},
     "Exp": {"e": plain("Exp"), "base": plain("Exp", "exp_param { base: 2 scale: 0.5 shift: 1 }")},
     "Log": {"of_square": inputs(**IMAGE) + SQUARE + 'layer { name: "l" type: "Log" bottom: "s" top: "y"'
