@@ -33,11 +33,64 @@ def flattened(op: Operation, x: Value, first: int, last: int) -> Value:
     return op.layer("Flatten", [x], flatten_param=param)
 
 
-def permuted(op: Operation, x: Value, order: Sequence[int]) -> Value:
+def permuted(op: Operation, x: Value, order: Sequence[int], part: str = "") -> Value:
     """Put axes into another order."""
     if list(order) == sorted(order):
         return x
-    return op.layer("Permute", [x], permute_param={"order": order})
+    return op.layer("Permute", [x], tuple(x.shape[axis] for axis in order), part=part, permute_param={"order": order})
+
+
+def tiled(op: Operation, x: Value, repeats: Sequence[int]) -> Value:
+    """Repeat a value so often along each axis: a Tile for each that is not 1."""
+    for axis, count in enumerate(repeats):
+        if count == 1:
+            continue
+        if count < 1 or axis == 0:
+            op.refuse(f"it repeats axis {axis} {count} times; Tile repeats other axes than the batch, once or more")
+        shape = (*x.shape[:axis], x.shape[axis] * count, *x.shape[axis + 1 :])
+        x = op.layer("Tile", [x], shape, tile_param={"tiles": count, **({"axis": axis} if axis != 1 else {})})
+    return x
+
+
+def with_rank(op: Operation, x: Value, rank: int) -> Value:
+    """Put axes of size 1 in front of a value until it has that many axes."""
+    return reshaped(op, x, (1,) * (rank - len(x.shape)) + x.shape)
+
+
+def expanded(op: Operation, x: Value, shape: Shape) -> Value:
+    """Broadcast a value to a shape that it fits: Tile along the axes of size 1 that become longer."""
+    x = with_rank(op, x, len(shape))
+    return tiled(op, x, [size // own for size, own in zip(shape, x.shape, strict=True)])
+
+
+def depth_to_space(op: Operation, x: Value, size: int, *, blocks_first: bool) -> Value:
+    """Make blocks of pixels of the channels: (N, C size^2, H, W) becomes (N, C, H size, W size).
+
+    Args:
+        op: the operator.
+        x: the value.
+        size: rows and columns of a block.
+        blocks_first: the channels are (size, size, C), else (C, size, size).
+    """
+    batch, channels, rows, columns = x.shape
+    deep = channels // (size * size)
+    if blocks_first:
+        apart, order = (batch, size, size, deep, rows, columns), [0, 3, 4, 1, 5, 2]
+    else:
+        apart, order = (batch, deep, size, size, rows, columns), [0, 1, 4, 2, 5, 3]
+    return _rearranged(op, x, apart, order, (batch, deep, rows * size, columns * size))
+
+
+def space_to_depth(op: Operation, x: Value, size: int, *, blocks_first: bool) -> Value:
+    """Make channels of blocks of pixels, which `depth_to_space` takes back; the arguments are the same."""
+    batch, channels, rows, columns = x.shape
+    apart = (batch, channels, rows // size, size, columns // size, size)
+    order = [0, 3, 5, 1, 2, 4] if blocks_first else [0, 1, 3, 5, 2, 4]
+    return _rearranged(op, x, apart, order, (batch, channels * size * size, rows // size, columns // size))
+
+
+def _rearranged(op: Operation, x: Value, apart: Shape, order: Sequence[int], whole: Shape) -> Value:
+    return reshaped(op, permuted(op, reshaped(op, x, apart, "apart"), order, "order"), whole)
 
 
 def shuffled(op: Operation, x: Value, groups: int) -> Value:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mgcaffe.tools.convert.importing.shapes import permuted, reshaped, shuffled
+from mgcaffe.tools.convert.importing import shapes
+from mgcaffe.tools.convert.importing.shapes import expanded, permuted, reshaped, shuffled, tiled
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 from mgcaffe.tools.convert.onnx_in.graph import Node
 from mgcaffe.tools.convert.onnx_in.names import are_one_layer
@@ -121,7 +122,6 @@ def transpose(op: Operation) -> Value:
     order = list(range(rank))[::-1] if given is None else op.axes(given, rank)
     if len(order) != rank:
         op.refuse(f"its perm is {given}, for {rank} axes")
-    op.shape = tuple(x.shape[axis] for axis in order)
     return permuted(op, x, order)
 
 
@@ -130,7 +130,7 @@ def repeat(op: Operation) -> Value:
     x, repeats = op.blob(), op.numbers(1, "repeats")
     if repeats is None or len(repeats) != len(x.shape):
         op.refuse(f"its repeats are {repeats}, for {len(x.shape)} axes")
-    return _tiled(op, x, repeats)
+    return tiled(op, x, repeats)
 
 
 def expand(op: Operation) -> Value:
@@ -139,20 +139,7 @@ def expand(op: Operation) -> Value:
     if wanted is None or len(wanted) > 32:
         op.refuse("its shape is missing or too long")
     shape = op.broadcast(x.shape, tuple(wanted))
-    if len(shape) > len(x.shape):
-        x = into(op, x, (1,) * (len(shape) - len(x.shape)) + x.shape)
-    return _tiled(op, x, [size // own for size, own in zip(shape, x.shape, strict=True)])
-
-
-def _tiled(op: Operation, x: Value, repeats: Sequence[int]) -> Value:
-    for axis, count in enumerate(repeats):
-        if count == 1:
-            continue
-        if count < 1 or axis == 0:
-            op.refuse(f"it repeats axis {axis} {count} times; Tile repeats other axes than the batch, once or more")
-        shape = (*x.shape[:axis], x.shape[axis] * count, *x.shape[axis + 1 :])
-        x = op.layer("Tile", [x], shape, tile_param={"tiles": count, **({"axis": axis} if axis != 1 else {})})
-    return x
+    return expanded(op, x, shape)
 
 
 def depth_to_space(op: Operation) -> Value:
@@ -161,13 +148,7 @@ def depth_to_space(op: Operation) -> Value:
     mode = op.word("mode", "DCR")
     if len(x.shape) != 4 or not 1 <= size <= x.shape[1] or x.shape[1] % (size * size) or mode not in ("DCR", "CRD"):
         op.refuse(f"its blocks are of {size}, its mode is '{mode}', its input has shape {x.shape}")
-    batch, channels, rows, columns = x.shape
-    deep = channels // (size * size)
-    if mode == "DCR":
-        apart, order = (batch, size, size, deep, rows, columns), [0, 3, 4, 1, 5, 2]
-    else:
-        apart, order = (batch, deep, size, size, rows, columns), [0, 1, 4, 2, 5, 3]
-    return _rearranged(op, x, apart, order, (batch, deep, rows * size, columns * size))
+    return shapes.depth_to_space(op, x, size, blocks_first=mode == "DCR")
 
 
 def space_to_depth(op: Operation) -> Value:
@@ -176,18 +157,7 @@ def space_to_depth(op: Operation) -> Value:
     mode = op.word("mode", "DCR")
     if len(x.shape) != 4 or size < 1 or x.shape[2] % size or x.shape[3] % size or mode not in ("DCR", "CRD"):
         op.refuse(f"its blocks are of {size}, its mode is '{mode}', its input has shape {x.shape}")
-    batch, channels, rows, columns = x.shape
-    apart = (batch, channels, rows // size, size, columns // size, size)
-    whole = (batch, channels * size * size, rows // size, columns // size)
-    return _rearranged(op, x, apart, [0, 3, 5, 1, 2, 4] if mode == "DCR" else [0, 1, 3, 5, 2, 4], whole)
-
-
-def _rearranged(op: Operation, x: Value, apart: Shape, order: list[int], whole: Shape) -> Value:
-    op.check_shape(whole)
-    y = reshaped(op, x, apart, "apart")
-    op.shape = tuple(apart[axis] for axis in order)
-    y = op.layer("Permute", [y], part="order", permute_param={"order": order})
-    return reshaped(op, y, whole)
+    return shapes.space_to_depth(op, x, size, blocks_first=mode == "DCR")
 
 
 OPERATORS: Table = {
