@@ -33,6 +33,11 @@ class Attention(nn.Module):
     def forward(self, x):
         return nn.functional.scaled_dot_product_attention(x, x, x)
 
+class Pixels(nn.Module):
+    def forward(self, x):
+        y = nn.functional.pixel_unshuffle(nn.functional.pixel_shuffle(nn.functional.glu(x, 1), 2), 2)
+        return torch.cat([y, y.mean(1, keepdim=True).expand(-1, 4, -1, -1)], 1).repeat(1, 1, 1, 2)
+
 class Drops(nn.Sequential):
     def __init__(self):
         super().__init__(nn.Dropout(0.1), nn.Dropout2d(0.2), nn.AlphaDropout(0.3), nn.Dropout2d(0.0), nn.Tanh())
@@ -57,6 +62,15 @@ def test_a_module_becomes_a_net_and_its_weights_with_proof(folder, capsys):
     types = ["Input", "Power", "Convolution", "BatchNorm", "Scale", "ReLU", "Pooling", "Flatten", "InnerProduct"]
     assert net.name == "Net" and [layer.type for layer in net.layer] == types
     assert not any(layer.blobs for layer in net.layer)
+
+
+def test_what_moves_and_repeats_values_goes_out_again_and_comes_back(folder):
+    shape = (2, 8, 3, 3)
+    assert mgcaffe.convert("nets.py:Pixels", "net.prototxt", input_shape=shape).holds
+    assert mgcaffe.convert("net.prototxt", "out.py").holds
+    assert mgcaffe.convert("out.py:load", "back.prototxt", input_shape=shape).holds
+    types = [[layer.type for layer in read_net(path).layer] for path in ("net.prototxt", "back.prototxt")]
+    assert types[0] == types[1] and types[0].count("Tile") == 2
 
 
 def test_what_drops_as_no_layer_does_is_named(folder):

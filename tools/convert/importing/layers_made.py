@@ -84,6 +84,10 @@ class LayersMade:
             self._remembered[key] = make()
         return self._remembered[key]
 
+    def share_memory(self, view: Value, value: Value) -> None:
+        """Note that PyTorch has a value in the memory of another one, where layers have it in their own."""
+        self._root[view.blob] = self._root[value.blob]
+
     def views_of_the_same(self, value: Value) -> set[str]:
         """Return the other blobs that are the same memory as this one in PyTorch."""
         root = self._root[value.blob]

@@ -7,12 +7,12 @@ from typing import Any
 
 from mgcaffe.tools.convert.importing.operation import Operation
 from mgcaffe.tools.convert.importing.pooling import global_pooled
-from mgcaffe.tools.convert.importing.shapes import reshaped
+from mgcaffe.tools.convert.importing.shapes import permuted, reshaped
 from mgcaffe.tools.convert.importing.values import Value
 
 
 def reduced(op: Operation, x: Value, operation: str, axes: Iterable[int], *, keep_axes: bool) -> Value:
-    """Reduce over axes: a mean over H and W by a global Pooling, else over the last axes by a Reduction.
+    """Reduce over axes: a mean over H and W by a global Pooling, else by a Reduction, if need be behind a Permute.
 
     Args:
         op: the operator.
@@ -26,15 +26,18 @@ def reduced(op: Operation, x: Value, operation: str, axes: Iterable[int], *, kee
     if operation == "MEAN" and rank == 4 and axes == [2, 3]:
         y = global_pooled(op, x, "AVE")
         return y if keep_axes else op.layer("Flatten", [y], part="flatten")
-    if axes != list(range(axes[0], rank)):
-        op.refuse(f"it reduces axes {axes} of {rank}; Reduction takes all behind one")
     if axes[0] == 0:
         op.refuse("it reduces the batch axis, over which no layer but a loss goes")
-    param: dict[str, Any] = {"operation": operation, "axis": axes[0]}
-    y = op.layer("Reduction", [x], x.shape[: axes[0]], reduction_param=param)
+    kept = [axis for axis in range(rank) if axis not in axes]
+    shape = tuple(x.shape[axis] for axis in kept)
+    param: dict[str, Any] = {"operation": operation, "axis": len(kept)}
+    y = op.layer("Reduction", [permuted(op, x, kept + axes, "order")], shape, reduction_param=param)
     if not keep_axes:
         return y
-    return op.layer("Reshape", [y], part="keepdim", reshape_param={"shape": {"dim": [0] * axes[0] + [1] * len(axes)}})
+    if kept == list(range(axes[0])):  # any sizes
+        dims = [0] * len(kept) + [1] * len(axes)
+        return op.layer("Reshape", [y], part="keepdim", reshape_param={"shape": {"dim": dims}})
+    return reshaped(op, y, tuple(1 if axis in axes else size for axis, size in enumerate(x.shape)), "keepdim")
 
 
 def largest_of(op: Operation, x: Value, axes: Iterable[int], *, keep_axes: bool) -> Value:

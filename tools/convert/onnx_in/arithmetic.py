@@ -169,7 +169,8 @@ def _reduction(operation: str, since: int = 18) -> Callable[[Operation], Value]:
         )  # fmt: skip
         return reduced(op, x, operation, axes, keep_axes=keep)
 
-    convert.__doc__ = f"Reduction {operation}" + (", or a global Pooling over H and W." if operation == "MEAN" else ".")
+    pooling = "Global Pooling over H and W, else " if operation == "MEAN" else ""
+    convert.__doc__ = f"{pooling}Reduction {operation}, behind a Permute where the axes are not the last."
     return convert
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from torch.fx import Node
 
 from mgcaffe.tools.convert.importing import activations
+from mgcaffe.tools.convert.importing.shapes import cut
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, operator_name
 
@@ -67,6 +68,17 @@ def selu(op: Operation) -> Value:
 def mish(op: Operation) -> Value:
     """mish: BNLL, TanH, Eltwise PROD."""
     return activations.mish(op, op.blob())
+
+
+def glu(op: Operation) -> Value:
+    """glu: Slice, Sigmoid, Eltwise PROD."""
+    x = op.blob()
+    axis = op["dim"] % len(x.shape)
+    if axis == 0:
+        op.refuse("it halves the batch axis, over which no layer but a loss goes")
+    one, gate = cut(op, x, axis, [x.shape[axis] // 2] * 2)
+    gate = op.layer("Sigmoid", [gate], part="sigmoid")
+    return op.layer("Eltwise", [one, gate], eltwise_param={"operation": "PROD"})
 
 
 def softplus(op: Operation) -> Value:
@@ -155,6 +167,7 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "selu": selu,
     "mish": mish,
     "gelu": gelu,
+    "glu": glu,
     "sigmoid": _plain("Sigmoid"),
     "hardsigmoid": _plain("HardSigmoid"),
     "tanh": _plain("TanH"),

@@ -69,12 +69,12 @@ def largest(op: Operation) -> Value:
 
 
 def mean(op: Operation) -> Value:
-    """mean: a global Pooling over H and W, else Reduction over the last axes."""
+    """mean: a global Pooling over H and W, else Reduction, behind a Permute where the axes are not the last."""
     return _reduced(op, "MEAN")
 
 
 def total(op: Operation) -> Value:
-    """sum: Reduction over the last axes."""
+    """sum: Reduction, behind a Permute where the axes are not the last."""
     return _reduced(op, "SUM")
 
 

@@ -51,7 +51,7 @@ def is_copy(node: Node) -> bool:
     if operator_name(node) == "contiguous":
         order: Any = node.kwargs.get("memory_format", torch.contiguous_format)
         return not node.all_input_nodes[0].meta["val"].is_contiguous(memory_format=order)
-    return operator_name(node) in ("clone", "_to_copy", "lift_fresh_copy")
+    return operator_name(node) in ("clone", "_to_copy", "lift_fresh_copy", "repeat", "tile")
 
 
 def memory_of(node: Node) -> Node:
@@ -133,6 +133,10 @@ class Operation(importing.Operation):
         if isinstance(value, (list, tuple)):
             return [self._resolved(each) for each in value]
         return value
+
+    def is_constant(self, node: Node) -> bool:
+        """Return whether another node has become a parameter or constant; not if it comes later."""
+        return isinstance(self._known.get(node), Constant)
 
     def blob(self, name: str | None = None, *, padded: bool = False) -> Value:
         """Return an argument, the first unless named, that has to be a blob; zeros around it only if `padded`."""

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from torch.fx import Node
 
+from mgcaffe.tools.convert.importing import shapes
 from mgcaffe.tools.convert.importing.shapes import cut, flattened, joined, permuted, range_of, reshaped, shuffled
-from mgcaffe.tools.convert.importing.values import Constant, Result, Value
+from mgcaffe.tools.convert.importing.values import Constant, Result, Shape, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, operator_name, shape_of
 
 
@@ -73,6 +74,65 @@ def shuffle_of(node: Node) -> tuple[Node, int] | None:
     return (steps[1], apart[1]) if axes == [1, 2] and shape_of(steps[1]) == before else None
 
 
+def pixel_shuffle(op: Operation) -> Value:
+    """pixel_shuffle: Reshape, Permute, Reshape."""
+    return shapes.depth_to_space(op, _image(op), op["upscale_factor"], blocks_first=False)
+
+
+def pixel_unshuffle(op: Operation) -> Value:
+    """pixel_unshuffle: Reshape, Permute, Reshape."""
+    return shapes.space_to_depth(op, _image(op), op["downscale_factor"], blocks_first=False)
+
+
+def _image(op: Operation) -> Value:
+    x = op.blob()
+    if len(x.shape) != 4:
+        op.refuse(f"the input has shape {x.shape}; its layers take (N, C, H, W)")
+    return x
+
+
+def repeat(op: Operation) -> Value:
+    """repeat, tile: Tile for each axis that is repeated."""
+    x = op.blob()
+    given = op["repeats" if "repeats" in op.arguments else "dims"]
+    x = shapes.with_rank(op, x, len(given))
+    return shapes.tiled(op, x, [1] * (len(x.shape) - len(given)) + list(given))
+
+
+def expand(op: Operation) -> Result:
+    """expand, expand_as, broadcast_to: nothing before sums and products that broadcast by themselves, else Tile."""
+    value = op["self"]
+    if isinstance(value, Constant):
+        if tuple(value.tensor.shape) != op.shape and not _readers_broadcast(op):
+            op.refuse("it repeats a parameter, which only sums and products do")
+        return value
+    value = op.blob()
+    if value.shape == op.shape or (_is_scale(value.shape, op.shape) and _readers_broadcast(op)):
+        return value
+    tiled = shapes.expanded(op, value, op.shape)
+    op.made.share_memory(tiled, value)
+    return tiled
+
+
+def _is_scale(shape: Shape, whole: Shape) -> bool:
+    """Return whether a shape has a value for each of the first axes, so that Scale and Bias take it as their second."""
+    pairs = zip(shape, whole, strict=False)
+    lead = next((axis for axis, (size, wanted) in enumerate(pairs) if size != wanted), len(shape))
+    return len(shape) == len(whole) and set(shape[lead:]) <= {1}
+
+
+def _readers_broadcast(op: Operation) -> bool:
+    """Return whether all readers of an expanded value make the same of what it was before."""
+
+    def has_the_shape(other: Node) -> bool:
+        return shape_of(other) == op.shape and operator_name(other) not in EXPANDING and not op.is_constant(other)
+
+    return all(
+        operator_name(user) in ("add", "sub", "mul", "div") and any(map(has_the_shape, user.all_input_nodes))
+        for user in op.node.users
+    )
+
+
 def concatenate(op: Operation) -> Value:
     """cat: Concat."""
     values = [op.as_blob(each) for each in op["tensors"]]
@@ -130,6 +190,7 @@ def part(op: Operation) -> Result:
 
 
 PARTS = ("select", "slice", "narrow")
+EXPANDING = ("expand", "expand_as", "broadcast_to")
 
 OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "view": reshape,
@@ -142,6 +203,11 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "transpose": transpose,
     "channel_shuffle": channel_shuffle,
     "native_channel_shuffle": channel_shuffle,
+    "pixel_shuffle": pixel_shuffle,
+    "pixel_unshuffle": pixel_unshuffle,
+    "repeat": repeat,
+    "tile": repeat,
+    **dict.fromkeys(EXPANDING, expand),
     "cat": concatenate,
     "concat": concatenate,
     "stack": stack,

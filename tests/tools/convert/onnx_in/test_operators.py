@@ -144,6 +144,8 @@ CASES = {
     "reductions": (18, "a = ReduceMean<keepdims=0>(x, k) b = ReduceMax<keepdims=0>(x, k)"
                    "c = ReduceSum<keepdims=0>(x, k) y = Sum(a, b, c)", {"k": [2, 3]}, SHAPE,
                    "Pooling Flatten Pooling Flatten Reduction Eltwise"),
+    "reductions of channels": (18, "a = ReduceMean(x, k) y = ReduceL2<keepdims=0>(a, r)", {"k": [1], "r": [1, 2]},
+                               SHAPE, "Permute Reduction Reshape Permute Reduction Power"),
     "no reduction": (18, "a = ReduceMean<noop_with_empty_axes=1>(x) y = Relu(a)", {}, SHAPE, "ReLU"),
     "arg max": (13, "a = Relu(x) y = ArgMax<axis=1, select_last_index=1, keepdims=0>(a)", {}, SHAPE,
                 "ReLU ArgMax Reshape"),

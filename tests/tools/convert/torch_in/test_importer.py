@@ -126,6 +126,34 @@ class DroppedWrittenOver(nn.Module):
         return F.dropout(y, 0.5, self.training).relu_() + y
 
 
+class ExpandedWrittenOver(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.mean((2, 3), keepdim=True)
+        z = y.expand(-1, -1, 6, 6)
+        y.mul_(2)
+        return z.tanh()
+
+
+class RepeatedWrittenOver(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.tanh()
+        return y.repeat(1, 1, 1, 1).relu_() + y.repeat(1, 1, 1, 2).sigmoid_()[..., :6] + y
+
+
+def test_what_is_repeated_is_a_copy_that_may_be_written_over():
+    types = ["TanH", "ReLU", "Tile", "Sigmoid", "Slice", "Eltwise", "Eltwise", "Silence"]
+    assert types_of(converted(RepeatedWrittenOver())) == types
+
+
+class RepeatedParameter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1, 4, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, self.weight.expand_as(x)], 1)
+
+
 class AlwaysByBatch(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -216,7 +244,14 @@ REFUSED = {
     "broadcast both ways": (lambda x: x[:, :1] + x[..., :1], "broadcast in both directions"),
     "broadcast in the middle": (lambda x: x * x[:, :1], "broadcasts over an axis between two of its own"),
     "mean of the batch": (lambda x: x.mean(), "it reduces the batch axis"),
-    "mean of channels": (lambda x: x.mean(1), r"it reduces axes \[1\] of 4"),
+    "gate of the batch": (lambda x: F.glu(x[:, :, :, :4].transpose(0, 3).tanh(), 0), "it halves the batch axis"),
+    "repeated batch": (lambda x: x.repeat(2, 1, 1, 1), "it repeats axis 0 2 times"),
+    "repeated batch in front": (lambda x: x.expand(2, *x.shape), "it repeats axis 0 2 times"),
+    "repeated never": (lambda x: x.repeat(1, 0, 1, 1), "it repeats axis 1 0 times"),
+    "repeated parameter": (RepeatedParameter(), "it repeats a parameter, which only sums and products do"),
+    "expanded and written over": (ExpandedWrittenOver(), "it writes over a part or view"),
+    "pixels of another rank": (lambda x: F.pixel_shuffle(x.unsqueeze(1), 2), r"has shape \(3, 1, 4, 6, 6\)"),
+    "channels of another rank": (lambda x: F.pixel_unshuffle(x[:, 0], 2), r"has shape \(3, 6, 6\); its layers take"),
     "part of the batch": (lambda x: x[:1], "it takes some items of the batch"),
     "nothing": (lambda x: x[:, 2:2], "it takes nothing of axis 1"),
     "adaptive without a batch": (lambda x: F.adaptive_avg_pool2d(x.view(12, 6, 6), 1), "Pooling takes"),

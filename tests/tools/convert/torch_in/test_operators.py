@@ -76,6 +76,8 @@ IDIOMS = {
     "silu": (nn.SiLU(inplace=True), SHAPE, ["Swish"]),
     "hardswish": (nn.Hardswish(inplace=True), SHAPE, ["HardSwish"]),
     "hardsigmoid": (nn.Hardsigmoid(), SHAPE, ["HardSigmoid"]),
+    "glu": (nn.GLU(1), SHAPE, ["Slice", "Sigmoid", "Eltwise"]),
+    "glu_of_rows": (nn.GLU(), SHAPE, ["Slice", "Sigmoid", "Eltwise"]),
     "softplus": (nn.Softplus(), SHAPE, ["BNLL"]),
     "softmax": (nn.Softmax(1), SHAPE, ["Softmax"]),
     "softmax_last": (nn.Softmax(-1), SHAPE, ["Softmax"]),
@@ -116,6 +118,11 @@ IDIOMS = {
     "mean_of_image_kept": (Function(lambda x: x.mean((-1, -2), keepdim=True)), SHAPE, ["Pooling"]),
     "mean_of_last": (Function(lambda x: x.mean(-1)), SHAPE, ["Reduction"]),
     "sum_of_last_kept": (Function(lambda x: x.sum((2, 3), keepdim=True)), SHAPE, ["Reduction", "Reshape"]),
+    "mean_of_channels": (Function(lambda x: x.mean(1)), SHAPE, ["Permute", "Reduction"]),
+    "mean_of_channels_kept": (
+        Function(lambda x: x.mean(1, keepdim=True)), SHAPE, ["Permute", "Reduction", "Reshape"]),
+    "sum_of_axes_apart": (
+        Function(lambda x: x.sum((-1, 1), keepdim=True)), SHAPE, ["Permute", "Reduction", "Reshape"]),
     "amax": (Function(lambda x: x.amax((2, 3)) + x.amax((-1, -2), keepdim=True).flatten(1)), SHAPE,
              ["Pooling", "Flatten", "Pooling", "Flatten", "Eltwise"]),
     "max_pool": (nn.MaxPool2d(3, 2, padding=1), (2, 3, 7, 8), ["Pooling"]),
@@ -147,6 +154,32 @@ IDIOMS = {
     "layer_norm_of_channels": (
         Function(lambda x: F.layer_norm(x.permute(0, 2, 3, 1), (4,)).permute(0, 3, 1, 2)), SHAPE,
         ["Permute", "LayerNorm", "Permute"]),
+    "pixel_shuffle": (nn.PixelShuffle(2), (3, 8, 2, 3), ["Reshape", "Permute", "Reshape"]),
+    "pixel_unshuffle": (nn.PixelUnshuffle(2), (3, 2, 4, 6), ["Reshape", "Permute", "Reshape"]),
+    "repeat": (Function(lambda x: x.repeat(1, 2, 1, 3)), SHAPE, ["Tile", "Tile"]),
+    "repeat_with_more_axes": (Function(lambda x: x.repeat(1, 2, 1)), (3, 4), ["Reshape", "Tile"]),
+    "tile_with_fewer_axes": (Function(lambda x: x.tile(2, 3)), SHAPE, ["Tile", "Tile"]),
+    "expand": (
+        Function(lambda x: torch.cat([x, x.mean((2, 3), keepdim=True).expand(-1, 4, 6, 6)], 1)), SHAPE,
+        ["Pooling", "Tile", "Tile", "Concat"]),
+    "expand_with_more_axes": (Function(lambda x: x.expand(1, 3, 4).tanh()), (3, 4), ["Reshape", "TanH"]),
+    "expand_of_nothing": (Function(lambda x: x.tanh().expand(3, -1, -1, 6)), SHAPE, ["TanH"]),
+    "broadcast_to": (
+        Function(lambda x: x.sum(-1, keepdim=True).broadcast_to(3, 4, 6, 2)), SHAPE, ["Reduction", "Reshape", "Tile"]),
+    "expand_before_a_product": (
+        Function(lambda x: x * x.mean((2, 3), keepdim=True).sigmoid().expand_as(x)), SHAPE,
+        ["Pooling", "Sigmoid", "Flatten", "Scale"]),
+    "expand_before_a_difference": (
+        Function(lambda x: x.mean((2, 3), keepdim=True).expand_as(x) - x), SHAPE,
+        ["Pooling", "Power", "Flatten", "Bias"]),
+    "expand_of_both_factors": (
+        Function(lambda x: (y := x.mean((2, 3), keepdim=True)).expand_as(x) * y.exp().expand_as(x)), SHAPE,
+        ["Pooling", "Tile", "Tile", "Exp", "Tile", "Tile", "Eltwise"]),
+    "expand_before_a_product_with_a_constant": (
+        Function(lambda x: x.mean((2, 3), keepdim=True).expand_as(x) * torch.ones(3, 4, 6, 6)), SHAPE,
+        ["Pooling", "Tile", "Tile", "Scale"]),
+    "expand_of_channels": (
+        Function(lambda x: x * x[:, :1].expand_as(x)), SHAPE, ["Slice", "Tile", "Eltwise", "Silence"]),
     "cat": (Function(lambda x: torch.cat([x, x.relu()], 1)), SHAPE, ["ReLU", "Concat"]),
     "cat_rows": (Function(lambda x: torch.cat([x, x.relu()], -1)), SHAPE, ["ReLU", "Concat"]),
     "stack": (Function(lambda x: torch.stack([x, x.relu()], 1)), SHAPE, ["ReLU", "Reshape", "Reshape", "Concat"]),
@@ -262,6 +295,21 @@ class Windows(nn.Module):
         return F.local_response_norm(F.mish(y / 3) * F.selu(x), 3)
 
 
+class Rearranged(nn.Module):
+    """Pixels and channels in each other's places, gates, and values that are repeated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deep = nn.Sequential(nn.Conv2d(4, 16, 1), nn.PixelShuffle(2), nn.GLU(1))
+        self.back = nn.PixelUnshuffle(2)
+        self.factor = nn.Parameter(torch.ones(1, 4, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.deep(x).repeat(1, 2, 1, 1)
+        y = self.back(y)[:, 2:6] * self.factor.expand_as(x)
+        return y * y.mean(1, keepdim=True).sigmoid().expand_as(y) - y.mean((2, 3), keepdim=True).expand_as(y)
+
+
 class Copied(nn.Module):
     """Copies, of which one side is written over."""
 
@@ -307,6 +355,7 @@ BLOCKS = {
     "channels_last": ChannelsLast(),
     "shuffled": Shuffled(),
     "windows": Windows(),
+    "rearranged": Rearranged(),
     "copied": Copied(),
     "double": Double(),
     "shared": Shared(),
