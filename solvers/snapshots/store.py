@@ -77,8 +77,9 @@ def stored_snapshots(prefix: Path) -> list[StoredSnapshot]:
 class Retention:
     """Removes the snapshots that are superseded, of those that are this run's own.
 
-    These are the ones that it has written, and what it found when it went on from one of them. So a run that begins
-    anew under an old prefix leaves what lies there, and two runs under one prefix do not remove each other's.
+    These are the ones that it has written, and all that it found under its prefix when it went on from one of them. So
+    a run that begins anew under an old prefix leaves what lies there until it is resumed itself, and two runs under
+    one prefix do not remove each other's.
 
     Args:
         prefix: what the snapshots' names begin with.
@@ -98,6 +99,10 @@ class Retention:
     def add(self, state: Path, written_at: float) -> None:
         """Make a snapshot the run's own; arguments as in `StoredSnapshot`."""
         self._own.add((state, written_at))
+
+    def owns(self, state: Path) -> bool:
+        """Return whether a solverstate is there and the run's own."""
+        return state.exists() and any(own == state for own, _ in self._own)
 
     def prune(self, newest: Path, best: int | None, warn: Callable[[str], None]) -> None:
         """Remove what is superseded, once the newest snapshot has been read back from the disk.
@@ -120,7 +125,8 @@ class Retention:
         latest = next((each for each in stored if each.state == newest), None)
         if latest is None:
             raise SnapshotError(
-                f"{newest} was written, and is not there any more (has another run the same snapshot_prefix?)"
+                f"{newest} is not there any more, or another run has written over it"
+                " (give each run a snapshot_prefix of its own)"
             )
         superseded = self._superseded([latest, *(each for each in stored if each is not latest)], best, warn)
         if not superseded:
@@ -170,15 +176,16 @@ class Retention:
 
     def _remove_orphans(self) -> None:
         """Remove what is left of snapshots whose removal was cut short: manifests without their state."""
-        for state, written_at in list(_manifests(self._prefix)):
-            if (state, written_at) not in self._own or state.exists():
+        for state, written_at in list(self._own):
+            if state.exists():
                 continue
-            try:
-                weights = _weights_of(state)
-                for each in (weights, *stored_shards(weights), manifest_path(state)):
-                    each.unlink(missing_ok=True)
-            except OSError:
-                continue
+            with suppress(OSError, SnapshotError):
+                manifest = read_manifest(state)
+                if manifest is not None and manifest.written_at == written_at:
+                    weights = _weights_of(state)
+                    for each in (weights, *stored_shards(weights), manifest_path(state)):
+                        each.unlink(missing_ok=True)
+                self._own.discard((state, written_at))
 
 
 def _manifests(prefix: Path) -> Iterator[tuple[Path, float]]:

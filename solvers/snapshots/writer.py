@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mgcaffe.comm import Communicator
 from mgcaffe.engine import Net
-from mgcaffe.errors import SnapshotError
+from mgcaffe.errors import SnapshotError, SolverError
 from mgcaffe.prototxt import SolverParameter, SolverSource
 from mgcaffe.solvers.events import Emit, Noted, OutputValue, Warned
 from mgcaffe.solvers.events.snapshots import BestFound, SnapshotWriting, SnapshotWritten
@@ -237,7 +237,7 @@ class Snapshots:
         if not self._removes:
             return
         best = self._best
-        if best is not None and best != self._named and self._state(best.iteration).exists():
+        if best is not None and best != self._named and self._retention.owns(self._state(best.iteration)):
             self._name_best(best)  # the run before may have been killed just before it did
         self._retention.prune(
             newest, None if best is None else best.iteration, lambda text: self._background.report(Warned(text))
@@ -249,9 +249,13 @@ class Snapshots:
         return bool(self._param.snapshot_keep) or self._best_rule is not None
 
     def _is_under_prefix(self, state: Path) -> bool:
-        """Return whether a solverstate, of trainer 0 where there are several, is one of this run's prefix."""
-        prefix = snapshot_prefix(self._param, self._source)
-        return state.resolve().parent == prefix.resolve().parent and state.name.startswith(f"{prefix.name}_iter_")
+        """Return whether a solverstate, of trainer 0 where there are several, is one of this run's prefix, if any."""
+        try:
+            prefix = snapshot_prefix(self._param, self._source)
+        except SolverError:
+            return False
+        folder = state.absolute().parent.resolve()
+        return folder == prefix.absolute().parent.resolve() and state.name.startswith(f"{prefix.name}_iter_")
 
     @functools.cached_property
     def _retention(self) -> Retention:

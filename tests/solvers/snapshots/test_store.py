@@ -5,11 +5,13 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from mgcaffe.solvers.events import Warned
 from mgcaffe.solvers.snapshots import writer
 from mgcaffe.solvers.snapshots.copying import SnapshotCopy
-from tests.support.solverkit import Recorder, kept, make_solver
+from mgcaffe.solvers.solver import Solver
+from tests.support.solverkit import Recorder, kept, make_solver, solver_source
 
 
 @pytest.mark.parametrize("form", ["BINARYPROTO", "HDF5"])
@@ -94,19 +96,23 @@ def test_nothing_is_removed_if_the_new_one_is_not_on_disk_as_it_was_written(net,
     ]
 
 
-def test_another_run_under_the_prefix_that_removes_the_new_one_is_suspected(net, tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_another_run_under_the_prefix_that_takes_the_new_one_away_is_suspected(net, tmp_path, monkeypatch, is_removed):
     recorder = Recorder()
     write = SnapshotCopy.write
 
-    def removing(copied, *args, **options):
+    def spoiling(copied, *args, **options):
         state = write(copied, *args, **options)
-        state.unlink()
+        if is_removed:
+            state.unlink()
+        else:
+            write(copied, *args, **{**options, "written_at": 2e9})
         return state
 
-    monkeypatch.setattr(SnapshotCopy, "write", removing)
+    monkeypatch.setattr(SnapshotCopy, "write", spoiling)
     with make_solver(net, "snapshot: 1 snapshot_keep: 2", tmp_path, recorder=recorder) as solver:
         solver.step(1)
-    assert "is not there any more (has another run the same snapshot_prefix?)" in recorder.of(Warned)[0].text
+    assert "net_iter_1.solverstate is not there any more, or another run has written" in recorder.of(Warned)[0].text
 
 
 @pytest.mark.parametrize("is_set_back", [False, True])
@@ -137,3 +143,43 @@ def test_two_runs_under_one_prefix_do_not_remove_each_others(net, tmp_path):
         assert kept(tmp_path) == [4, 8]
         first.step(2)
     assert kept(tmp_path) == [4, 10]
+
+
+@pytest.mark.parametrize("prefix", ["other/net", "net2"])
+def test_a_run_that_goes_on_from_another_prefix_leaves_what_lies_under_its_own(net, tmp_path, prefix):
+    (tmp_path / "other").mkdir()
+    fields = 'test_iter: 1 test_interval: 1 snapshot: 1 snapshot_best: "loss"'
+    with make_solver(net, f'{fields} snapshot_prefix: "{tmp_path / prefix}" random_seed: 8', tmp_path) as solver:
+        solver.step(2)
+    with make_solver(net, fields, tmp_path) as solver:
+        solver.step(2)
+    named = (tmp_path / "net_best.json").read_bytes()
+    fields = fields.replace("test_interval: 1", "test_interval: 10 snapshot_keep: 1")
+    with make_solver(net, fields, tmp_path) as solver:
+        solver.restore(str(tmp_path / f"{prefix}_iter_2.solverstate"))
+        solver.step(3)
+    assert kept(tmp_path) == [1, 2, 5]
+    assert (tmp_path / "net_best.json").read_bytes() == named
+
+
+def test_a_snapshot_that_is_a_link_to_another_folder_is_the_runs_own(net, tmp_path):
+    with make_solver(net, "snapshot: 1", tmp_path) as solver:
+        solver.step(2)
+    (tmp_path / "elsewhere").mkdir()
+    for path in list(tmp_path.glob("net_iter_2.*")):
+        path.rename(tmp_path / "elsewhere" / path.name)
+        path.symlink_to(tmp_path / "elsewhere" / path.name)
+    with make_solver(net, "snapshot: 1 snapshot_keep: 1", tmp_path) as solver:
+        solver.restore(str(tmp_path / "net_iter_2.solverstate"))
+        solver.step(1)
+    assert kept(tmp_path) == [3]
+
+
+def test_a_run_without_snapshots_of_its_own_needs_no_prefix_to_go_on(net, tmp_path):
+    with make_solver(net, "snapshot: 1", tmp_path) as solver:
+        solver.step(1)
+    source = solver_source(net, "snapshot_keep: 1", tmp_path)
+    source.param.ClearField("snapshot_prefix")
+    with Solver(source.param, dtype=torch.float64) as solver:
+        solver.restore(str(tmp_path / "net_iter_1.solverstate"))
+        solver.step(1)
