@@ -19,7 +19,6 @@ import torch.distributed as dist
 from torch import nn
 from torch._compile import _disable_dynamo
 from torch.distributed.algorithms.join import Join, Joinable
-from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
 from mgcaffe.comm import Communicator, Plan, Segment
 from mgcaffe.comm.exchange.comm_report import CommReport
@@ -117,6 +116,7 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
         """Find the parameters and buffers that ranks have in common."""
         self._state = ModuleState(self.module, self._exclude, self._own_group)
         self._broadcasts_next = True
+        self._repeats = False
         self._communicator: Communicator | None = None
         self._connected: GradientFlow | None = None
 
@@ -156,7 +156,8 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
         try:
             output = self.module(*inputs, **keywords)
         except BaseException as error:
-            self._broadcasts_next = False  # the others broadcast once for this pass, and for one in its place
+            # The others broadcast once for this pass and for one in its place.
+            self._broadcasts_next = self._repeats = torch.is_grad_enabled() and self._broadcasts_next
             if torch.is_grad_enabled():
                 note_exception(self._ranks, error, "forward")
             raise
@@ -236,12 +237,12 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
 
     def load_state_dict(self, state_dict: Mapping[str, Any], *arguments: Any, **keywords: Any) -> Any:
         """Load the module's own state, as `state_dict` gives it, or that of DistributedDataParallel."""
-        own = OrderedDict(state_dict)
-        if hasattr(state_dict, "_metadata"):  # has the version of each part
-            own._metadata = state_dict._metadata.copy()  # type: ignore[attr-defined]
-        if self._is_prefixed(own, ""):
-            consume_prefix_in_state_dict_if_present(own, "module.")
-        return self.module.load_state_dict(own, *arguments, **keywords)
+        versions = getattr(state_dict, "_metadata", None)  # of each part's state, by the part's name
+        if versions and not self._is_prefixed(state_dict, ""):
+            state_dict = OrderedDict(state_dict)
+            names = {name: f"module.{name}" if name else "module" for name in versions}
+            state_dict._metadata = {new: versions[name] for name, new in names.items()}  # type: ignore[attr-defined]
+        return super().load_state_dict(state_dict, *arguments, **keywords)
 
     def _is_prefixed(self, state_dict: Mapping[str, Any], prefix: str) -> bool:
         """Return whether names have `module.` before the module's own."""
@@ -297,12 +298,16 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
         averages = learns and self.require_backward_grad_sync
         if self._broadcasts_next != averages:  # to set an attribute of a module takes time
             self._broadcasts_next = averages
+        if self._repeats:
+            self._repeats = False
         if learns:
             self._flow.expect_pass(output, averages=averages)
         return output
 
     def _will_broadcast(self) -> bool:
-        return self.broadcast_buffers and self._broadcasts_next and self._ranks.size > 1
+        if not (self.broadcast_buffers and self._broadcasts_next) or (self._repeats and torch.is_grad_enabled()):
+            return False
+        return self._ranks.size > 1
 
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:

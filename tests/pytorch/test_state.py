@@ -303,6 +303,19 @@ def test_a_rank_may_repeat_a_forward_pass_that_failed_though_others_broadcast_bu
     assert torch.equal(*run_ranks(2, rank))
 
 
+def test_buffers_are_rank_0s_in_an_evaluation_after_a_forward_pass_that_failed_on_all_ranks():
+    def rank(communicator):
+        module = cnn()
+        model = MergedGradientParallel(module, process_group=communicator)
+        model(batch(communicator.rank, 0, 4, 1, 8, 8)).sum().backward()
+        with pytest.raises(RuntimeError, match="shape"):
+            model(batch(communicator.rank, 1, 4, 1, 9, 9))
+        with torch.no_grad():
+            return model.eval()(batch(0, 2, 4, 1, 8, 8))
+
+    assert torch.equal(*run_ranks(2, rank))
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
