@@ -35,8 +35,8 @@ class GradientStore:
             node: the layer.
             loss_scale: a factor on the net's loss.
         """
-        apart = loss_scale != 1 and node.layer.may_ignore_top_diff and not node.owned and _is_loss_alone(node)
-        before = 1.0 if apart else loss_scale
+        scaled_after = loss_scale != 1 and node.layer.may_ignore_top_diff and not node.owned and _is_loss_alone(node)
+        before = 1.0 if scaled_after else loss_scale
         diffs = [self.take(blob, weight, before) for blob, weight in zip(node.tops, node.loss_weights, strict=True)]
         if not node.layer.takes_narrow:
             diffs = [widened(diff) for diff in diffs]
@@ -47,12 +47,15 @@ class GradientStore:
             counts = Counter(storages) if len(storages) > 1 else dict.fromkeys(storages, 1)
             node.layer.may_overwrite_top_diff = [each not in self._alive and counts[each] == 1 for each in storages]
         results = node.layer.backward(diffs, node.wants)
+        others = diffs if self.keep else []
         del diffs
-        if apart:
+        if scaled_after:
             results = [None if diff is None else diff * loss_scale for diff in results]
         for blob, diff, wanted in zip(node.bottoms, results, node.wants, strict=True):
             if wanted and diff is not None:
-                self.store(blob, diff)
+                self.store(blob, node.apart(blob, diff, others) if self.keep else diff)
+                if self.keep:
+                    others.append(diff)
 
     def take(self, blob: Blob, weight: float = 0.0, loss_scale: float = 1.0) -> torch.Tensor:
         """Return the gradient of a top: what its reader computed, or else its weight in the loss times `loss_scale`.

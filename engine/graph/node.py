@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import torch
 
 from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.graph.rules import LayerSpec
@@ -54,6 +56,19 @@ class Node:
     def in_place(self) -> bool:
         """Whether top 0 is bottom 0."""
         return bool(self.bottoms and self.tops and self.bottoms[0] is self.tops[0])
+
+    def apart(self, blob: Blob, tensor: torch.Tensor, others: Iterable[torch.Tensor]) -> torch.Tensor:
+        """Return what the layer computed for a blob, copied if it lies in memory of others that Caffe keeps apart.
+
+        Args:
+            blob: a bottom or top.
+            tensor: its gradient or values.
+            others: those of the layer's other blobs.
+        """
+        if self.layer.shares_blobs or (blob in self.bottoms and blob in self.tops):
+            return tensor
+        storage = tensor.untyped_storage().data_ptr()
+        return tensor.clone() if any(other.untyped_storage().data_ptr() == storage for other in others) else tensor
 
 
 def readers_of(nodes: Sequence[Node], maker: Node) -> list[Node]:

@@ -29,6 +29,7 @@ class Reshaping(Layer):
     diffs_share_tops = True
     keeps_bottoms = False
     tops_share_bottoms = True
+    shares_blobs = True
 
     def new_shape(self, shape: Shape) -> Shape:
         """Return the top's shape for a bottom of this shape."""

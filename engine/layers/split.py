@@ -33,6 +33,7 @@ class Split(Layer):
     tops = at_least(1)
     keeps_bottoms = False
     tops_share_bottoms = True
+    shares_blobs = True
     takes_narrow = True
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:

@@ -1,0 +1,70 @@
+"""Which blobs are one memory: those of Split, Flatten and Reshape, as in Caffe, and no others."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import mgcaffe.pycaffe as caffe
+from tests.support.pycaffe_nets import net
+
+BEFORE = """
+force_backward: true
+layer { name: "x" type: "Input" top: "x" top: "z"
+  input_param { shape { dim: 4 dim: 4 dim: 5 dim: 5 } shape { dim: 4 dim: 4 dim: 5 dim: 5 } } }
+layer { name: "p" type: "Power" bottom: "x" top: "p" power_param { scale: 2 } }
+layer { name: "q" type: "Power" bottom: "z" top: "q" power_param { scale: 2 } }
+"""
+APART = [
+    'type: "Eltwise" bottom: "p" bottom: "q" top: "t"',
+    'type: "Concat" bottom: "p" bottom: "q" top: "t"',
+    'type: "Slice" bottom: "p" top: "t" top: "u"',
+    'type: "Dropout" bottom: "p" top: "t"',
+    'type: "Crop" bottom: "p" bottom: "q" top: "t" crop_param { offset: 0 }',
+    'type: "Tile" bottom: "p" top: "t" tile_param { tiles: 1 }',
+    'type: "Bias" bottom: "p" bottom: "q" top: "t" bias_param { axis: 0 }',
+]
+
+
+def run(folder, layer):
+    """A net that has run both ways, with gradients of ones at its end."""
+    made = net(folder, f'{BEFORE} layer {{ name: "t" {layer} }}', caffe.TEST)
+    made.forward()
+    for name in made.outputs:
+        made.blobs[name].diff[...] = 1
+    made.backward()
+    return made
+
+
+@pytest.mark.parametrize("layer", APART)
+def test_what_is_written_into_one_blob_does_not_show_in_another(tmp_path, layer):
+    for one, other in itertools.combinations(run(tmp_path, layer).blobs.values(), 2):
+        assert not np.shares_memory(one.data, other.data)
+        assert not np.shares_memory(one.diff, other.diff)
+
+
+@pytest.mark.parametrize("layer", ['type: "Flatten"', 'type: "Reshape" reshape_param { shape { dim: 0 dim: -1 } }'])
+def test_a_blob_in_another_shape_is_the_same_memory(tmp_path, layer):
+    made = run(tmp_path, f'{layer} bottom: "p" top: "t"')
+    made.blobs["t"].data[...] = 3
+    made.blobs["t"].diff[...] = 4
+    assert (made.blobs["p"].data == 3).all()
+    assert (made.blobs["p"].diff == 4).all()
+
+
+def test_a_hook_that_writes_one_bottom_s_gradient_leaves_the_other_bottom_s(tmp_path):
+    made = net(tmp_path, f'{BEFORE} layer {{ name: "t" {APART[0]} }}')
+    made.forward()
+    made.blobs["t"].diff[...] = 1
+
+    def halve(layer):
+        if made._layer_names[layer] == "t":
+            for name in ("p", "q"):
+                made.blobs[name].diff[...] *= 0.5
+
+    made.after_backward(halve)
+    for _ in range(2):
+        gradients = made.backward()
+        assert (gradients["x"] == 1).all()
+        assert (gradients["z"] == 1).all()
+        assert (made.blobs["t"].diff == 1).all()
