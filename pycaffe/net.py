@@ -341,7 +341,13 @@ class Net:
     def _backward(self, first: int, last: int) -> None:
         """Run the layers of these numbers and those between backward, `first` being the higher number."""
         write_back(self._loans)
+        inputs = [self.engine_net.blobs[name] for name in self.inputs]
+        before = [blob.diff for blob in inputs]
         self.engine_net.backward(start=first, end=last)
+        for blob, diff in zip(inputs, before, strict=True):
+            # a script may hold the array of an input's gradient, as it may hold that of its values
+            if diff is not None and blob.diff is not None and blob.diff is not diff and blob.diff.shape == diff.shape:
+                blob.diff = diff.copy_(blob.diff)
 
     def _top_ids(self, layer: int) -> list[int]:
         """Return the numbers of the blobs that the layer of this number makes."""

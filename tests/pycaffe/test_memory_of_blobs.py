@@ -1,4 +1,4 @@
-"""Which blobs are one memory: those of Split, Flatten and Reshape, as in Caffe, and no others."""
+"""Which blobs are one memory: those of Split, Flatten and Reshape, as in Caffe, and no others; and which stay so."""
 
 import itertools
 
@@ -68,3 +68,16 @@ def test_a_hook_that_writes_one_bottom_s_gradient_leaves_the_other_bottom_s(tmp_
         assert (gradients["x"] == 1).all()
         assert (gradients["z"] == 1).all()
         assert (made.blobs["t"].diff == 1).all()
+
+
+def test_the_arrays_of_an_input_stay_the_same_ones(tmp_path):
+    made = net(tmp_path, f'{BEFORE} layer {{ name: "t" {APART[0]} }}')
+    data, gradient = made.blobs["x"].data, made.blobs["x"].diff
+    for number in (1, 2):
+        data[...] = number
+        made.forward()
+        made.blobs["t"].diff[...] = number
+        made.backward()
+        assert (made.blobs["t"].data == 2 * number).all()
+        assert (gradient == 2 * number).all()
+        assert np.shares_memory(made.blobs["x"].diff, gradient)
