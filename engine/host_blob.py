@@ -133,11 +133,13 @@ class LayerBlob(HostBlob):
         """Set the gradient."""
         self._gradient = gradient
 
-    def take(self) -> torch.Tensor:
-        """Return the gradient, which then belongs to the caller."""
+    def take(self, keep: bool = False) -> torch.Tensor:
+        """Return the gradient, which then belongs to the caller, or with `keep` to both."""
         gradient = self._gradient
-        self._gradient = None
-        return torch.zeros(self.values.shape, dtype=self.values.dtype) if gradient is None else gradient
+        if gradient is None:
+            gradient = torch.zeros(self.values.shape, dtype=self.values.dtype)
+        self._gradient = gradient if keep else None
+        return gradient
 
 
 class ParameterBlob(HostBlob):

@@ -111,8 +111,9 @@ class Python(Layer):
                 parameter.fresh = False
         self._call("backward", self.user.backward, tops, [bool(want) for want in wanted], bottoms)
         write_back()
+        keep = not self.context.frees_blobs  # a second backward begins with what the first, or forward, left there
         return [
-            bottom.take().to(self.context.device) if want else None
+            bottom.take(keep).to(self.context.device) if want else None
             for bottom, want in zip(bottoms, wanted, strict=True)
         ]
 

@@ -28,6 +28,13 @@ class ParamStrLayer(caffe.Layer):
         top[0].data[...] = self.value
     def set_value(self, value):
         self.value = value
+
+class GradientInForward(SimpleLayer):
+    def forward(self, bottom, top):
+        top[0].data[...] = bottom[0].data
+        bottom[0].diff[...] = 3
+    def backward(self, top, propagate_down, bottom):
+        pass
 """
 DATA = 'layer { type: "DummyData" name: "data" top: "data" dummy_data_param { shape { dim: 10 dim: 9 dim: 8 } } }\n'
 
@@ -88,3 +95,13 @@ def test_layers_gives_the_users_own_object(tmp_path):
     assert made.layers[1].type == "Python"
     assert isinstance(made.layers[1], caffe.Layer)
     assert np.shape(made.layers[1].blobs) == (0,)
+
+
+def test_a_gradient_written_in_forward_counts_in_each_backward(tmp_path):
+    power = 'layer { type: "Power" name: "power" bottom: "data" top: "power" power_param { scale: 2 } }\n'
+    made = net(tmp_path, "force_backward: true\n" + DATA + power + python("GradientInForward", "power"))
+    made.forward()
+    for _ in range(2):
+        made.backward()
+        assert (made.blobs["power"].diff == 3).all()
+        assert (made.blobs["data"].diff == 6).all()
