@@ -24,6 +24,7 @@ from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.tables.access import LookedUp, LookUp, PlaceTables, TableAccess, TableToPlace
 from mgcaffe.engine.tables.bags import Bags
+from mgcaffe.errors import DataError
 
 
 @dataclass
@@ -144,12 +145,18 @@ class TableLookUps:
         return self._access.look_up(look_ups)
 
     def _begin_ahead(self, group: _Group) -> None:
-        """Begin the look-ups of the next passes, as far as their ids are known."""
+        """Begin the look-ups of the next passes, as far as their ids are known.
+
+        A batch with a mistake in it is looked up when it is run, which may never be, and raises the error then.
+        """
         while group.blobs is not None and len(group.begun) < self._ahead:
-            bottoms = group.blobs.bottoms(len(group.begun))
-            if bottoms is None:
+            try:
+                bottoms = group.blobs.bottoms(len(group.begun))
+                if bottoms is None:
+                    return
+                bags = [layer.read_bags(each) for layer, each in zip(group.layers, bottoms, strict=True)]
+            except DataError:
                 return
-            bags = [layer.read_bags(each) for layer, each in zip(group.layers, bottoms, strict=True)]
             group.begun.append((bags, self._begin(group, bags)))
 
 

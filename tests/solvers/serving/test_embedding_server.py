@@ -10,7 +10,7 @@ import pytest
 
 from mgcaffe.comm import run_ranks
 from mgcaffe.engine.weights.shards import has_shards
-from mgcaffe.errors import NetError, SolverError
+from mgcaffe.errors import DataError, NetError, SolverError
 from mgcaffe.prototxt import read_net
 from mgcaffe.solvers.events import Noted, TablesLookedUp, Warned
 from mgcaffe.solvers.serving.embedding_server import EmbeddingServer
@@ -84,6 +84,19 @@ def test_looking_ahead_is_exact_where_a_batch_looks_up_no_row_of_the_one_before(
     (stale,), _ = train_with_servers(2, tmp_path, net, KINDS["AdaGrad"], 30, ahead=2)
     assert stale[1][:2] == served[1][:2]
     assert stale[1][2] != served[1][2]
+
+
+def test_a_mistake_in_a_batch_ahead_is_an_error_of_that_batch_and_none_if_it_is_never_trained(tmp_path):
+    write_table_data(tmp_path)
+    net = table_net(tmp_path, 1)
+    with h5py.File(tmp_path / "data.h5", "r+") as file:
+        file["b"][2 * BATCH, 3] = 11
+    (served,), _ = train_with_servers(1, tmp_path, net, KINDS["SGD"], 2, ahead=2)
+    assert len(served[1]) == 2
+    solvers = []
+    with pytest.raises(DataError, match=r"value 11 at \[0, 3\] of blob 'b' is no row number"):
+        train_with_servers(1, tmp_path, net, KINDS["SGD"], 3, ahead=2, before=lambda solver, _: solvers.append(solver))
+    assert solvers[0].iteration == 2
 
 
 @pytest.mark.parametrize("ahead", [0, 1])
