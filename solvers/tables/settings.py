@@ -8,6 +8,7 @@ from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import CommParameter, SolverParameter, Source
 from mgcaffe.solvers.source import locate
 
+_MOST_AHEAD = 1000
 _ASKS_FOR_STEPS = ("snapshot_diff", "debug_info")
 
 
@@ -37,6 +38,12 @@ def check_embeddings(
 
     if comm.lookahead < 0:
         refuse(f"lookahead is {comm.lookahead} and must be at least 0", "0 looks up when rows are needed")
+    if comm.lookahead > _MOST_AHEAD:
+        refuse(
+            f"lookahead is {comm.lookahead}; at most {_MOST_AHEAD} batches, which are held in memory, are looked up"
+            " ahead",
+            "choose as many as are trained in the time of a look-up: 1 or 2",
+        )
     if not has_servers:
         if comm.embedding_servers:
             refuse(

@@ -160,6 +160,7 @@ def test_ids_that_are_computed_are_looked_up_when_they_are_there_and_a_warning_s
     ("fields", "problem"),
     [
         ("comm_param { lookahead: -1 sync: NONE }", "lookahead is -1"),
+        ("comm_param { lookahead: 1001 sync: NONE }", "lookahead is 1001; at most 1000"),
         ("comm_param { embeddings: ALLTOALL }", "embeddings ALLTOALL divides tables among trainers"),
         ("comm_param { sync: NONE embeddings: ASYNC }", "embeddings ASYNC divides tables among trainers"),
         ("", "sync GRADIENTS lets 2 trainers train in step"),
