@@ -11,7 +11,7 @@ from mgcaffe.errors import CommError
 
 def load_mpi() -> Any:
     """Import mpi4py, which initialises MPI for several threads, and return its MPI module."""
-    _set_defaults_of_openmpi()
+    _set_defaults()
     try:
         import mpi4py
 
@@ -30,13 +30,15 @@ def load_mpi() -> Any:
     return MPI
 
 
-def _set_defaults_of_openmpi() -> None:
-    """Choose what Open MPI chooses badly for us, wherever neither the user nor mpirun has chosen.
+def _set_defaults() -> None:
+    """Choose what Open MPI and UCX choose badly for us, wherever neither the user nor mpirun has chosen.
 
-    Its nonblocking all-reduce takes a tree; reducing scattered parts and gathering them (Rabenseifner) takes
+    Open MPI's nonblocking all-reduce takes a tree; reducing scattered parts and gathering them (Rabenseifner) takes
     a third of the time at 16 MB on two ranks, and two thirds on four. Opening libfabric costs 1 s at
-    start and serves one-sided transfers only, so within one host it is left out.
+    start and serves one-sided transfers only, so within one host it is left out. UCX takes SIGHUP away from whoever
+    handles it, for a debugging mode of its own.
     """
+    os.environ.setdefault("UCX_DEBUG_SIGNO", "0")
     os.environ.setdefault("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "rabenseifner")
     if os.environ.get("OMPI_COMM_WORLD_SIZE", "0") == os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE"):
         os.environ.setdefault("OMPI_MCA_btl", "^ofi")

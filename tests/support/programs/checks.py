@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 import traceback
@@ -26,6 +27,10 @@ from mgcaffe.comm.transport.mpi import MpiCommunicator
 from mgcaffe.comm.tuning.calibration import agree_times, measure_allreduce, measure_allreduce_costs
 from mgcaffe.errors import CommError, RankDisagreement
 
+SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+signalled: list[int] = []
+for number in SIGNALS:
+    signal.signal(number, lambda received, frame: signalled.append(received))
 ranks = connect()
 assert isinstance(ranks, MpiCommunicator)
 rank, size = ranks.rank, ranks.size
@@ -42,6 +47,13 @@ def rank_and_size_are_the_launchers() -> None:
     launch = detect()
     assert (launch.rank, launch.size) == (rank, size)
     assert (launch.local_rank, launch.local_size) == (ranks.local_rank, ranks.local_size) == (rank, size)
+
+
+@check
+def signals_that_are_handled_before_mpi_is_loaded_stay_so() -> None:
+    for number in SIGNALS:
+        signal.raise_signal(number)
+    assert signalled == list(SIGNALS)
 
 
 @check
