@@ -70,11 +70,14 @@ def test_every_third_iteration_is_a_round_and_the_gap_is_three():
 
 
 @pytest.mark.usefixtures("both_transports")
-def test_in_groups_replicas_agree_after_each_period():
-    results, _ = _trained(4, ModelAveraging, steps=[1] * 4, topology=lambda c: Groups(c, "hypercube"), every=1)
+@pytest.mark.parametrize("steps", [[1] * 4, [4, 1, 0, 2, 3, 4, 0, 1]])
+def test_in_groups_replicas_agree_after_each_period(steps):
+    size = len(steps)
+    results, _ = _trained(size, ModelAveraging, steps=steps, topology=lambda c: Groups(c, "hypercube"), every=1)
     ends = [weights for _, weights, _ in results]
-    np.testing.assert_allclose(ends, [ends[0]] * 4, rtol=1e-15)
-    assert [figures.synchronizations for _, _, figures in results] == [1] * 4  # and one that ended the period
+    np.testing.assert_allclose(ends, [ends[0]] * size, rtol=1e-15)
+    # Without those that serve the others and end the period.
+    assert [figures.synchronizations for _, _, figures in results] == steps
 
 
 @pytest.mark.usefixtures("both_transports")
