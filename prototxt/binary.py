@@ -24,18 +24,19 @@ from mgcaffe.prototxt.schema import MessageFacts
 
 _M = TypeVar("_M", bound=Message)
 MAX_PROBLEMS = 1000
+_ZIP, _PICKLE = "a zip file, as checkpoints of PyTorch are", "a pickle, as checkpoints of PyTorch before 1.6 are"
 _FOREIGN = {
     b"\x89HDF": "an HDF5 file",
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
-    b"PK\3\4": "a zip file, as checkpoints of PyTorch are",
+    b"PK\3\4": _ZIP,
     b"version https://git-lfs": "a Git LFS pointer, whose file has still to be fetched (git lfs pull)",
 }
 _OLD_CHECKPOINT = re.compile(rb"\x80[\x02-\x05](?:\x95.{8})?\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19", re.DOTALL)
 """The head of a pickle of protocol 2 to 5, and the number that `torch.save` put in front."""
 _CHECKPOINT_HINT = (
-    "weights of PyTorch come by `engine convert`, given a function that makes the module and loads them,"
-    " FILE.py:FUNCTION"
+    "for weights of PyTorch write FILE.py with a function that makes the module and loads them, and give"
+    " FILE.py:FUNCTION to `engine convert`"
 )
 _WEB_PAGE = (b"<!doctype html", b"<html")
 _HEAD = 256
@@ -89,10 +90,10 @@ def refuse_foreign(data: bytes, message_class: type[Message], file: str) -> None
     if data[:_HEAD].lstrip().lower().startswith(_WEB_PAGE):
         kinds = ["a web page"]
     if _OLD_CHECKPOINT.match(data):
-        kinds = ["a pickle, as checkpoints of PyTorch before 1.6 are"]
+        kinds = [_PICKLE]
     if kinds:
         name = message_class.DESCRIPTOR.name
-        hint = _CHECKPOINT_HINT if "PyTorch" in kinds[0] else None
+        hint = _CHECKPOINT_HINT if kinds[0] in (_ZIP, _PICKLE) and name == "NetParameter" else None
         raise PrototxtError(f"this is {kinds[0]}, not a {name} of protobuf", location=Location(file), hint=hint)
 
 

@@ -61,9 +61,12 @@ class Hdf5Reader:
                         column[filled : filled + len(rows)] = values[rows]
                 except FloatingPointError as error:
                     path, location = self._files[file]
+                    most = np.finfo(column.dtype).max
+                    row = next(row for row in rows if (np.isfinite(values[row]) & (abs(values[row]) > most)).any())
                     raise DataError(
-                        f"dataset '{name}' of '{path}' holds values that are too large for {column.dtype}",
+                        f"row {row} of dataset '{name}' of '{path}' holds values that are too large for {column.dtype}",
                         location=location,
+                        hint="scale them",
                     ) from error
             filled += len(rows)
         return columns

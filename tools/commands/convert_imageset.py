@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -128,7 +129,8 @@ def run(flags: Flags, session: Session) -> int:
         order = random_numbers.permutation(random_numbers.stream(flags.shuffle_seed, "convert_imageset"), len(entries))
         entries = [entries[number] for number in order]
     log_line(f"A total of {len(entries)} images.", "convert_imageset.cpp:89")
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    is_main = threading.current_thread() is threading.main_thread()  # no other may handle signals
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler) if is_main else None
     try:
         with LmdbWriter(target, work=_work(entries, form), resume=flags.resume) as writer:
             if source.classes:
@@ -138,7 +140,8 @@ def run(flags: Flags, session: Session) -> int:
         log_line("Interrupted: the same command with --resume goes on from here.")
         raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
     log_line(f"Processed {writer.count} files.", "convert_imageset.cpp:153")
     if writer.count < len(entries):
         log_line(f"{len(entries) - writer.count} images could not be read and were left out.", level=logging.WARNING)

@@ -32,8 +32,10 @@ class TorchModule(Opened):
     def model(self) -> TorchModel:
         """Return the net that the module becomes."""
         model = import_program(self.program, name=net_name(self.words[0]), file=self.words[0])
-        if left_out := [module_path(node)[0] or node.name for node in dropouts_left_out(self.program.graph.nodes)]:
-            self.notes.append(f"no layer drops as these do in training, which are left out: {', '.join(left_out)}")
+        if left_out := [
+            f"'{module_path(node)[0] or node.name}'" for node in dropouts_left_out(self.program.graph.nodes)
+        ]:
+            self.notes.append(f"left out, since no layer drops as they do in training: {', '.join(left_out)}")
         return model
 
     def side(self) -> TorchSide:

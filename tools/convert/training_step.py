@@ -25,7 +25,7 @@ TOLERANCE = 1e-9
 _SHOWN = 5
 _LEAST = 1e-6
 _ROUNDING = 1e-12
-"""Gradients of a loss of about 1 of which none is larger are what is left of a difference of equal numbers."""
+"""Gradients of a loss of about 1 that are no larger are rounding errors of zero."""
 _CHUNK = 1 << 20
 
 Place = tuple[str, int]
@@ -137,7 +137,7 @@ def compare_steps(
         seed: of the labels.
 
     Raises:
-        CannotTrain: one of them has no such step, or nothing in it is trained, or has gradients but rounding.
+        CannotTrain: one of them has no such step, or nothing in it is trained, or all gradients are rounding errors.
         DataError: a gradient has another size on the other side.
     """
     output, shape = scores
@@ -151,7 +151,7 @@ def compare_steps(
         raise CannotTrain("the loss depends on no parameter that is trained")
     step = TrainingStep((first, second), tuple(found))
     if gradients.largest <= _ROUNDING and step.loss_apart <= TOLERANCE:
-        raise CannotTrain(f"no finite gradient is larger than {_ROUNDING}, which is rounding alone")
+        raise CannotTrain(f"no gradient is above {_ROUNDING}: they are rounding errors of zero, or not finite")
     return step
 
 

@@ -158,7 +158,10 @@ def read_archives(paths: Sequence[str]) -> ImageSource:
         except FileNotFoundError as error:
             raise DataError(f"archive '{path}' does not exist") from error
         except tarfile.TarError as error:
-            raise DataError(f"archive '{path}' is damaged: {error}") from error
+            raise DataError(
+                f"archive '{path}' is damaged: {error}",
+                hint="make or fetch it again, each archive as a file of its own",
+            ) from error
         except OSError as error:
             raise DataError(f"archive '{path}' cannot be read: {error.strerror}") from error
     if not entries:
@@ -185,11 +188,14 @@ def _check_end(archive: tarfile.TarFile) -> None:
     assert file is not None
     file.seek(archive.offset)
     while block := file.read(_BLOCK):
-        if block.strip(b"\0"):
+        if not block.strip(b"\0"):
+            continue
+        after = f"after {len(members)} files"
+        if block.startswith(bytes(tarfile.BLOCKSIZE)):
             raise tarfile.ReadError(
-                f"after {len(members)} files, at byte {archive.offset}, there is no further file, nor the end"
-                " (are these several archives in one?)"
+                f"it ends at byte {archive.offset}, {after}, and goes on (several archives in one?)"
             )
+        raise tarfile.ReadError(f"byte {archive.offset}, {after}, begins no further file")
 
 
 def _entries_of(archive: tarfile.TarFile, path: str) -> list[Entry]:

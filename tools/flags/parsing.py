@@ -156,7 +156,9 @@ class FlagParser(argparse.ArgumentParser):
             name = name.replace("-", "_")
             if not equals and name not in self._takes_value and self._takes_value.get(name.removeprefix("no")) is False:
                 name, equals, value = name.removeprefix("no"), "=", "false"  # as gflags has it
-            if name in _LOGS_TO_STDERR and (not equals or value in ("true", "1")):
+            if name.removeprefix("no") in _LOGS_TO_STDERR:
+                if name.startswith("no") or (equals and value not in ("true", "1")):
+                    raise UsageError(f"log lines always go to standard error: leave out {word}")
                 continue
             if name not in self._takes_value:
                 self._refuse(word)

@@ -105,24 +105,30 @@ def _scorers(net: NetParameter, state: State) -> list[str]:
     for phase in (TRAIN, TEST):
         layers = active_layers(net, phase, state)
         wiring = Wiring.of(layers)
-        losses = [
-            value
+        judged = [
+            wiring.reads[number][: 2 if layer.type in _COMPARING else 1]
             for number, layer in enumerate(layers)
             if is_loss(layer) and layer.bottom
-            for value in _predictions(number, layers, wiring)
         ]
-        for value in losses or [value for value in wiring.unread() if layers[value[0]].bottom]:
-            found.append(_scorer_behind(value, layers, wiring))
+        for values in judged or [[value] for value in wiring.unread() if layers[value[0]].bottom]:
+            found += _scorers_behind(values, layers, wiring)
     if not found:
         raise NetError("--classes: the net has no output", hint="name the layer with --class_layers")
     return list(dict.fromkeys(found))
 
 
-def _predictions(number: int, layers: Sequence[LayerParameter], wiring: Wiring) -> list[Value]:
-    """Return what a loss judges: its first bottom; of two that it compares, those that a layer of scores is behind."""
-    values = wiring.reads[number][: 2 if layers[number].type in _COMPARING else 1]
-    learned = [value for value in values if any(layers[each].type in _SCORERS for each in wiring.needed([value]))]
-    return learned or values[:1]
+def _scorers_behind(values: Sequence[Value], layers: Sequence[LayerParameter], wiring: Wiring) -> list[str]:
+    """Return the layers of scores behind the bottoms of a loss; one of two may come from elsewhere, as labels do."""
+    found: list[str] = []
+    problems: list[NetError] = []
+    for value in values:
+        try:
+            found.append(_scorer_behind(value, layers, wiring))
+        except NetError as problem:
+            problems.append(problem)
+    if not found:
+        raise problems[0]
+    return found
 
 
 def _scorer_behind(value: Value, layers: Sequence[LayerParameter], wiring: Wiring) -> str:

@@ -136,7 +136,7 @@ def test_a_bad_record_that_the_search_for_another_meets_again_is_counted_once(ca
     loader = RecordLoader(10, load, BadRecordRule(skip=True, limit=2))
     assert loader.load([3])[0] == [4]
     assert loader.load([2])[0] == [4]
-    assert [record.args[1] for record in caplog.records] == ["record 3", "record 2"]
+    assert [record.getMessage()[:9] for record in caplog.records] == ["record 3:", "record 2:"]
     loader.close()
 
 

@@ -136,15 +136,17 @@ def test_all_is_on_disk_before_the_state_has_its_name(net, tmp_path, monkeypatch
     done = []
     replace = Path.replace
     monkeypatch.setattr(os, "fsync", lambda file: done.append(("flush", str(Path(f"/proc/self/fd/{file}").readlink()))))
-    monkeypatch.setattr(Path, "replace", lambda path, name: (done.append(("name", str(name))), replace(path, name))[1])
+    monkeypatch.setattr(
+        Path, "replace", lambda path, name: (done.append(("name", str(path), str(name))), replace(path, name))[1]
+    )
     with make_solver(net, "", tmp_path) as solver:
         solver.snapshot()
     state = f"{tmp_path}/net_iter_0.solverstate"
     files = [f"{tmp_path}/net_iter_0.caffemodel", f"{state}.manifest.json", state]
-    flushed = [name.removesuffix(f".{os.getpid()}.tmp") for what, name in done[:3] if what == "flush"]
-    assert sorted(flushed) == sorted(files)
-    named = [("name", name) for name in files]
-    assert done[3:] == [*named[:2], ("flush", str(tmp_path)), named[2], ("flush", str(tmp_path))]
+    named, folder = [event for event in done if event[0] == "name"], ("flush", str(tmp_path))
+    assert [target for *_, target in named] == files
+    assert all(("flush", event[1]) in done[: done.index(event)] for event in named)
+    assert folder in done[done.index(named[1]) : done.index(named[2])] and done[-1] == folder
 
 
 def test_no_state_is_left_beside_weights_of_another_snapshot(net, tmp_path, monkeypatch):

@@ -75,7 +75,7 @@ def test_what_moves_and_repeats_values_goes_out_again_and_comes_back(folder):
 
 def test_what_drops_as_no_layer_does_is_named(folder):
     result = mgcaffe.convert("nets.py:Drops", "net.prototxt", input_shape=(2, 3, 6, 6))
-    assert result.notes[0] == "no layer drops as these do in training, which are left out: 1, 2"
+    assert result.notes[0] == "left out, since no layer drops as they do in training: '1', '2'"
 
 
 def test_weights_are_written_as_hdf5_where_their_name_says_so(folder):

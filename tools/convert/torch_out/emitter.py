@@ -89,7 +89,7 @@ class Emitter(LayerWriter):
         node: the layer in its net.
         bottoms: see the attributes.
         placed: where each parameter, by identity, is in the module by now.
-        places: by identity, what the net calls each parameter.
+        gradient_places: by identity, what a proof calls each parameter's gradient.
         allow: what the user allows to be written otherwise than it is.
         stateless, follower: see the attributes.
     """
@@ -102,7 +102,7 @@ class Emitter(LayerWriter):
         node: Node,
         bottoms: Sequence[str],
         placed: dict[int, Array],
-        places: Mapping[int, Place],
+        gradient_places: Mapping[int, Place],
         allow: Collection[str],
         *,
         stateless: bool = False,
@@ -116,7 +116,7 @@ class Emitter(LayerWriter):
         self.stateless = stateless
         self.follower, self.took_follower = follower, False
         self._module = module
-        self._placed, self._places = placed, places
+        self._placed, self._gradient_places = placed, gradient_places
 
     @property
     def x(self) -> str:
@@ -199,7 +199,7 @@ class Emitter(LayerWriter):
     def _store(self, name: str, blob: Blob) -> None:
         parameter = self._parameter(blob)
         trained = blob.values is None and not parameter.measured
-        place = self._places[id(parameter)] if trained else None
+        place = self._gradient_places[id(parameter)] if trained else None
         array = Array(name, self._form(blob), place, blob.transposed)
         self._module.store(array)
         self._placed.setdefault(self._identity(blob), array)

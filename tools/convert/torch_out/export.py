@@ -47,7 +47,7 @@ class _Export:
         self._by_blob: dict[str, str] = {}  # the variable of each blob, by its name
         self._values: dict[int, str] = {}  # the variable that holds each blob, by the blob's identity
         self._placed: dict[int, Array] = {}
-        self._places = places_of(net.layers)
+        self._gradient_places = places_of(net.layers)
         self._names = value_names(net)
         self._fused: set[int] = set()
         read = {id(blob) for node in net.nodes for blob in node.bottoms if blob not in node.tops}
@@ -92,7 +92,7 @@ class _Export:
             node,
             bottoms,
             self._placed,
-            self._places,
+            self._gradient_places,
             self._allow,
             stateless=self._stateless,
             follower=self._next(node),
