@@ -63,6 +63,15 @@ class CapturedRange:
             self._inputs += [blob for blob in node.bottoms if blob not in seen]
             seen.update(node.bottoms, node.tops)
         self._makers = {blob: number for number, node in enumerate(steps) for blob in node.tops}
+        # What others put there stays: with `propagate_down: true` also where an in-place layer makes none of it.
+        wanted = {
+            blob
+            for node in steps
+            if node.needs_backward
+            for blob, wants in zip(node.bottoms, node.wants, strict=True)
+            if wants
+        }
+        self._wanted_inputs = [blob for blob in self._inputs if blob in wanted]
         behind = net.steps[net.steps.index(steps[-1]) + 1 :]
         elsewhere = {blob for node in behind for blob in node.bottoms}
         self._read_elsewhere = [
@@ -226,7 +235,9 @@ class CapturedRange:
             capture.written.append([parameter for parameter in node.owned if not parameter.fresh])
 
         self._run_backward(record, on_layer_done)
-        capture.handed_on = [(blob, recorder.slot_for(blob.diff)) for blob in self._inputs if blob.diff is not None]
+        capture.handed_on = [
+            (blob, recorder.slot_for(blob.diff)) for blob in self._wanted_inputs if blob.diff is not None
+        ]
         self._recorder = None
         self._judge(capture, recorder)
 

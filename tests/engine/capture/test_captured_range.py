@@ -152,6 +152,15 @@ def test_two_inputs_that_are_one_tensor_in_some_passes_are_captured_for_both(par
     assert [part.is_replayed for part in replays.ranges] == [True]
 
 
+def test_a_gradient_that_is_asked_for_behind_an_in_place_layer_without_backward_stays_as_it_is():
+    net = (
+        IMAGES + layer("e", "ELU", "x", "a") + layer("r", "ReLU", "a", "a") + dense("b", "x", "b", 3)
+        + layer("d", "Dropout", "b", "b") + dense("c", "a", "c", 3, "propagate_down: true")
+        + layer("sum", "Eltwise", "b c", "ip2") + LOSS
+    )  # fmt: skip
+    assert both(net).ranges[0].is_replayed
+
+
 def test_gradients_that_share_memory_are_not_written_over():
     text = (
         IMAGES + conv("a", "x", "a") + conv("b", "x", "b") + layer("d0", "Dropout", "label", "l")
