@@ -42,6 +42,7 @@ _GRID, _SOFT, _TEXT = "#E6E6E6", "#8A8A8A", "#333333"
 _MAX_POINTS = 500
 _MAX_ROWS = 40
 _MAX_NAME = 30
+_LETTER = 7.0
 _TICKS = 5
 Point = tuple[float, float]
 
@@ -185,28 +186,31 @@ def schedule_chart(trials: Sequence[dict[str, Any]], chosen: int | None) -> str:
     height = 34 + 30 * len(shown)
     drawing = Drawing(1120, height, "schedules compared")
     latest = max(max(each.get("measured_ms") or 0.0, each["predicted_ms"]) for each in shown)
-    across = Scale(0, latest * 1.12, 280, 1060)
+    labels = [_plan_label(each) for each in shown]
+    across = Scale(0, latest * 1.12, max(280.0, _LETTER * max(map(len, labels)) + 8), 1060)
     for tick in across.ticks(8):
         drawing.line(across(tick), 4, across(tick), height - 24, _GRID)
         drawing.text(across(tick), height - 8, f"{number_text(tick)} ms", size=10.5, colour=_SOFT, anchor="middle")
-    for row, trial in enumerate(shown):
+    for row, (trial, label) in enumerate(zip(shown, labels, strict=True)):
         y = 8 + 30 * row
-        groups = trial["groups"]
-        label = f"{trial['plan']}{', blocking' if trial.get('blocking') else ''}: {groups} group{'s' * (groups != 1)}"
-        drawing.text(272, y + 15, label, size=12, anchor="end", bold=row == chosen)
-        measured = trial.get("measured_ms")
+        drawing.text(across.start - 8, y + 15, label, size=12, anchor="end", bold=row == chosen)
+        measured, predicted = trial.get("measured_ms"), trial["predicted_ms"]
         if measured:
             fill = COLOURS["allreduce"] if row == chosen else "#9CCFBE"
             tip = f"{label}: measured {measured:.3f} ms, {trial['exposed_ms']:.3f} ms of it waiting"
             drawing.box(across(0), y + 3, across(measured) - across(0), 16, fill, tip=tip)
-            drawing.text(across(measured) + 6, y + 15, f"{measured:.2f} ms" + (" — chosen" if row == chosen else ""),
-                         size=11.5, bold=row == chosen)  # fmt: skip
-        predicted = trial["predicted_ms"]
+            text = f"{measured:.2f} ms" + (" — chosen" if row == chosen else "")
+            drawing.text(across(max(measured, predicted)) + 6, y + 15, text, size=11.5, bold=row == chosen)
         tip = f"{label}: predicted {predicted:.3f} ms"
         drawing.box(across(0), y, across(predicted) - across(0), 22, "none", stroke=_TEXT, dashed=True, tip=tip)
         if not measured:
             drawing.text(across(predicted) + 6, y + 15, f"{predicted:.2f} ms predicted", size=11.5)
     return drawing.render()
+
+
+def _plan_label(trial: dict[str, Any]) -> str:
+    groups = trial["groups"]
+    return f"{trial['plan']}{', blocking' if trial.get('blocking') else ''}: {groups} group{'s' * (groups != 1)}"
 
 
 def size_text(count: float) -> str:
