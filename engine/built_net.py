@@ -52,7 +52,8 @@ class BuiltNet:
         seed: of fillers, dropout and data augmentation; drawn from the system if None.
         shard: this rank's part of the data.
         sum_over_ranks, solver_ranks: see LayerContext.
-        keep_blobs: every blob stays readable after a pass. A training driver sets it to False: values and
+        keep_blobs: every blob stays readable after a pass, in memory of its own where Caffe has it so; what is
+            written into one blob shows in no other. A training driver sets it to False: values and
             gradients are then freed as soon as nothing needs them any more.
         sources: the prototxt's locations, for errors.
         input_shapes: shapes of data layers whose sources are absent, by layer name or "*".

@@ -86,8 +86,9 @@ class Layer:
         capturable: for bottoms of one form its passes call the same functions of tensors with the same numbers, read no
             values in Python, draw no random numbers, and remember nothing from pass to pass (`engine/capture`).
         tops_share_bottoms: the tops are views of bottom 0's storage.
-        shares_blobs: they are bottom 0's values under another name or shape, so what a user writes into one blob shows
-            in the other (Caffe: ShareData, ShareDiff). In a net that keeps its blobs other layers' tops get copies.
+        shares_blobs: the tops are bottom 0 under another name or shape, so what a user writes into one blob shows in
+            the other (Caffe: ShareData, ShareDiff). Where a net keeps its blobs, tops and gradients of other layers
+            that lie in one memory are copied.
         drops_gradients: a bottom that is not `differentiable` may depend on what learns, and nothing flows back to it,
             as in Caffe. Where it is False, the net refuses that.
         may_ignore_top_diff: nothing is known of whether backward multiplies by its tops' gradients.
@@ -120,7 +121,7 @@ class Layer:
     only_once: str = ""
     capturable: bool = False
     tops_share_bottoms: bool = False
-    shares_blobs: ClassVar[bool] = False
+    shares_blobs: bool = False
     drops_gradients: ClassVar[bool] = False
     may_ignore_top_diff: ClassVar[bool] = False
     diffs_share_tops: bool = False

@@ -86,7 +86,7 @@ class Net(BuiltNet):
         node.has_run = True
         for blob, top in zip(node.tops, tops, strict=True):
             # Blobs that stay readable hold float32, and what is written into one must not show in another.
-            blob.data = node.apart(blob, widened(top), bottoms) if self.keep_blobs else top
+            blob.data = node.copy_if_shared(blob, widened(top), bottoms) if self.keep_blobs else top
             if top.shape != blob.shape:
                 blob.shape = tuple(top.shape)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from mgcaffe import engine
 from mgcaffe.engine.data.memory_data import MemoryData
@@ -345,9 +346,20 @@ class Net:
         before = [blob.diff for blob in inputs]
         self.engine_net.backward(start=first, end=last)
         for blob, diff in zip(inputs, before, strict=True):
-            # a script may hold the array of an input's gradient, as it may hold that of its values
             if diff is not None and blob.diff is not None and blob.diff is not diff and blob.diff.shape == diff.shape:
-                blob.diff = diff.copy_(blob.diff)
+                self._move_diff(blob.diff, diff)
+
+    def _move_diff(self, diff: torch.Tensor, held: torch.Tensor) -> None:
+        """Copy an input's gradient to where a script may hold it, and have all blobs that share it share it there."""
+        storage, start = diff.untyped_storage().data_ptr(), diff.storage_offset()
+        held.copy_(diff)
+        for blob in self.engine_net.blobs.values():
+            other = blob.diff
+            if other is diff:
+                blob.diff = held
+            elif other is not None and other.untyped_storage().data_ptr() == storage and diff.stride() == held.stride():
+                place = held.storage_offset() + other.storage_offset() - start
+                blob.diff = held.as_strided(other.shape, other.stride(), place)
 
     def _top_ids(self, layer: int) -> list[int]:
         """Return the numbers of the blobs that the layer of this number makes."""

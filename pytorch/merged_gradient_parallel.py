@@ -237,12 +237,13 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
 
     def load_state_dict(self, state_dict: Mapping[str, Any], *arguments: Any, **keywords: Any) -> Any:
         """Load the module's own state, as `state_dict` gives it, or that of DistributedDataParallel."""
-        versions = getattr(state_dict, "_metadata", None)  # of each part's state, by the part's name
-        if versions and not self._is_prefixed(state_dict, ""):
-            state_dict = OrderedDict(state_dict)
-            names = {name: f"module.{name}" if name else "module" for name in versions}
-            state_dict._metadata = {new: versions[name] for name, new in names.items()}  # type: ignore[attr-defined]
-        return super().load_state_dict(state_dict, *arguments, **keywords)
+        if isinstance(state_dict, Mapping) and self._is_prefixed(state_dict, ""):
+            versions = getattr(state_dict, "_metadata", None) or {}  # of each part's state, by the part's name
+            state_dict = OrderedDict((name.removeprefix("module."), value) for name, value in state_dict.items())
+            state_dict._metadata = {  # type: ignore[attr-defined]
+                name.removeprefix("module").removeprefix("."): version for name, version in versions.items() if name
+            }
+        return self.module.load_state_dict(state_dict, *arguments, **keywords)
 
     def _is_prefixed(self, state_dict: Mapping[str, Any], prefix: str) -> bool:
         """Return whether names have `module.` before the module's own."""

@@ -1,4 +1,4 @@
-"""The gradients between layers: handed from consumer to producer, freed at once, never copied.
+"""The gradients between layers: handed from consumer to producer, freed at once, never copied but to be kept.
 
 A layer may use the storage of a top's gradient for its own results if no other layer will read it. Gradients can
 alias each other (an Eltwise sum hands the same tensor to both bottoms), so storages are counted.
@@ -53,7 +53,7 @@ class GradientStore:
             results = [None if diff is None else diff * loss_scale for diff in results]
         for blob, diff, wanted in zip(node.bottoms, results, node.wants, strict=True):
             if wanted and diff is not None:
-                self.store(blob, node.apart(blob, diff, others) if self.keep else diff)
+                self.store(blob, node.copy_if_shared(blob, diff, others) if self.keep else diff)
                 if self.keep:
                     others.append(diff)
 

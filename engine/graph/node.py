@@ -57,8 +57,8 @@ class Node:
         """Whether top 0 is bottom 0."""
         return bool(self.bottoms and self.tops and self.bottoms[0] is self.tops[0])
 
-    def apart(self, blob: Blob, tensor: torch.Tensor, others: Iterable[torch.Tensor]) -> torch.Tensor:
-        """Return what the layer computed for a blob, copied if it lies in memory of others that Caffe keeps apart.
+    def copy_if_shared(self, blob: Blob, tensor: torch.Tensor, others: Iterable[torch.Tensor]) -> torch.Tensor:
+        """Return what the layer computed for a blob, copied where Caffe keeps it apart from others that it lies with.
 
         Args:
             blob: a bottom or top.

@@ -4,7 +4,7 @@
 
 Fields of `concat_param` (default): axis (1), counted from the end if negative; concat_dim: the same in old files.
 Bottoms: one or more, alike but for that axis.
-Top: the same with the sum of their sizes. A gradient is a view of the top's. A single bottom is handed on as it is.
+Top: the same with the sum of their sizes. A single bottom is handed on as it is.
 No differences from Caffe. (Caffe: concat_layer.cpp.)
 """
 
@@ -33,7 +33,7 @@ class Concat(Layer):
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Note whether the top is the bottom itself: a single one is not copied."""
-        self.tops_share_bottoms = len(bottom_shapes) == 1
+        self.tops_share_bottoms = self.shares_blobs = len(bottom_shapes) == 1
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """Return the common shape, with the sum of the sizes along the axis."""

@@ -44,6 +44,7 @@ class Permute(Layer):
             if axis in named[:place]:
                 self.fail(f"order names axis {axis} twice", "permute_param.order", index=place)
         self.order = [*named, *(axis for axis in range(len(shape)) if axis not in named)]
+        self.shares_blobs = self.order == sorted(self.order)
         return [tuple(shape[axis] for axis in self.order)]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:

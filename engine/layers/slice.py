@@ -34,6 +34,7 @@ class Slice(Layer):
         shape = bottom_shapes[0]
         self.axis = axis = joining_axis(self, "slice_param", "slice_dim", len(shape))
         self.sizes = self._sizes(shape[axis])
+        self.shares_blobs = len(self.sizes) == 1
         return [(*shape[:axis], size, *shape[axis + 1 :]) for size in self.sizes]
 
     def _sizes(self, whole: int) -> list[int]:

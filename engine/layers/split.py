@@ -49,7 +49,8 @@ class Split(Layer):
         if not wanted[0]:
             return [None]
         if len(top_diffs) == 1:
-            return [top_diffs[0]]
+            # A net that keeps its blobs keeps these gradients apart, as Caffe does.
+            return [top_diffs[0] if self.context.frees_blobs else top_diffs[0].clone()]
         first, second = top_diffs[:2]
         if len(top_diffs) > 2 or first.dtype != second.dtype:
             # In 16 bits only a sum of two, which is rounded once. What is widened is new: nobody else reads it.

@@ -135,6 +135,9 @@ def test_checkpoints_of_pytorch_are_recognised_with_advice(tmp_path, options):
     with pytest.raises(PrototxtError, match="as checkpoints of PyTorch") as caught:
         read_net(path)
     assert "FILE.py:FUNCTION" in caught.value.hint
+    with pytest.raises(PrototxtError, match="as checkpoints of PyTorch") as caught:
+        parse_binary(path.read_bytes(), BlobProto)
+    assert caught.value.hint is None
 
 
 def test_a_failed_write_leaves_nothing_behind(tmp_path, net):

@@ -1,4 +1,4 @@
-"""Which blobs are one memory: those of Split, Flatten and Reshape, as in Caffe, and no others; and which stay so."""
+"""Which blobs are one memory: those that Caffe's ShareData and ShareDiff make so, and no others; and which stay so."""
 
 import itertools
 
@@ -24,11 +24,18 @@ APART = [
     'type: "Tile" bottom: "p" top: "t" tile_param { tiles: 1 }',
     'type: "Bias" bottom: "p" bottom: "q" top: "t" bias_param { axis: 0 }',
 ]
+SHARED = [
+    'type: "Flatten"',
+    'type: "Reshape" reshape_param { shape { dim: 0 dim: -1 } }',
+    'type: "Concat"',
+    'type: "Slice"',
+    'type: "Permute" permute_param { order: 0 order: 1 }',
+]
 
 
-def run(folder, layer):
+def run(folder, layer, before=BEFORE):
     """A net that has run both ways, with gradients of ones at its end."""
-    made = net(folder, f'{BEFORE} layer {{ name: "t" {layer} }}', caffe.TEST)
+    made = net(folder, f'{before} layer {{ name: "t" {layer} }}', caffe.TEST)
     made.forward()
     for name in made.outputs:
         made.blobs[name].diff[...] = 1
@@ -43,13 +50,23 @@ def test_what_is_written_into_one_blob_does_not_show_in_another(tmp_path, layer)
         assert not np.shares_memory(one.diff, other.diff)
 
 
-@pytest.mark.parametrize("layer", ['type: "Flatten"', 'type: "Reshape" reshape_param { shape { dim: 0 dim: -1 } }'])
-def test_a_blob_in_another_shape_is_the_same_memory(tmp_path, layer):
-    made = run(tmp_path, f'{layer} bottom: "p" top: "t"')
-    made.blobs["t"].data[...] = 3
-    made.blobs["t"].diff[...] = 4
-    assert (made.blobs["p"].data == 3).all()
-    assert (made.blobs["p"].diff == 4).all()
+@pytest.mark.parametrize("bottom", ["p", "x"])
+@pytest.mark.parametrize("layer", SHARED)
+def test_a_blob_under_another_name_or_shape_is_the_same_memory(tmp_path, layer, bottom):
+    before = BEFORE if bottom == "p" else BEFORE[: BEFORE.index('layer { name: "p"')]  # x has one reader
+    made = run(tmp_path, f'{layer} bottom: "{bottom}" top: "t"', before)
+    for number in (1, 2):
+        made.blobs["t"].data[...] = 3 * number
+        made.blobs["t"].diff[...] = 4 * number
+        assert (made.blobs[bottom].data == 3 * number).all()
+        assert (made.blobs[bottom].diff == 4 * number).all()
+        made.backward()
+
+
+def test_the_gradient_of_a_split_with_one_top_has_its_own_memory(tmp_path):
+    made = run(tmp_path, 'type: "Split" bottom: "p" top: "t"')
+    assert np.shares_memory(made.blobs["t"].data, made.blobs["p"].data)
+    assert not np.shares_memory(made.blobs["t"].diff, made.blobs["p"].diff)
 
 
 def test_a_hook_that_writes_one_bottom_s_gradient_leaves_the_other_bottom_s(tmp_path):

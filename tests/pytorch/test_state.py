@@ -29,6 +29,34 @@ def test_the_state_is_the_modules_own_also_inside_another_module():
     assert not any(outer.load_state_dict(plain.state_dict()))
     with pytest.raises(RuntimeError, match="Missing key"):
         other.load_state_dict({})
+    with pytest.raises(TypeError, match="dict-like"):
+        other.load_state_dict("model.pt")
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_keys_that_do_not_fit_are_named_as_the_module_names_them(prefix):
+    model = MergedGradientParallel(nn.Sequential(nn.Linear(2, 2)))
+    found = model.load_state_dict(
+        {f"{prefix}0.weight": torch.ones(2, 2), f"{prefix}1.bias": torch.ones(2)}, strict=False
+    )
+    assert (found.missing_keys, found.unexpected_keys) == (["0.bias"], ["1.bias"])
+
+
+class PartlySaved(nn.Linear):
+    """Leaves its bias out of its state."""
+
+    def state_dict(self, *arguments, **keywords):
+        return {"weight": super().state_dict(*arguments, **keywords)["weight"]}
+
+    def load_state_dict(self, state_dict, **keywords):
+        return super().load_state_dict(state_dict, strict=False, **keywords)
+
+
+def test_a_module_that_saves_and_loads_in_its_own_way_does_so_inside():
+    first, second = MergedGradientParallel(PartlySaved(2, 2)), MergedGradientParallel(PartlySaved(2, 2))
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first.module.weight, second.module.weight)
+    assert not torch.equal(first.module.bias, second.module.bias)
 
 
 def test_a_checkpoint_of_ddp_can_be_loaded():

@@ -184,18 +184,17 @@ def _check_end(archive: tarfile.TarFile) -> None:
     Raises:
         tarfile.TarError: there is such a byte.
     """
-    members, file = archive.getmembers(), archive.fileobj
+    count, file = len(archive.getmembers()), archive.fileobj
+    place = f"at byte {archive.offset}, behind {count} file{'s' * (count != 1)},"
     assert file is not None
     file.seek(archive.offset)
-    while block := file.read(_BLOCK):
-        if not block.strip(b"\0"):
-            continue
-        after = f"after {len(members)} files"
-        if block.startswith(bytes(tarfile.BLOCKSIZE)):
-            raise tarfile.ReadError(
-                f"it ends at byte {archive.offset}, {after}, and goes on (several archives in one?)"
-            )
-        raise tarfile.ReadError(f"byte {archive.offset}, {after}, begins no further file")
+    block = file.read(tarfile.BLOCKSIZE)
+    if block.strip(b"\0"):
+        raise tarfile.ReadError(f"{place} no further file begins")
+    while block:
+        if block.strip(b"\0"):
+            raise tarfile.ReadError(f"{place} is its end, and more data follow (several archives in one?)")
+        block = file.read(_BLOCK)
 
 
 def _entries_of(archive: tarfile.TarFile, path: str) -> list[Entry]:

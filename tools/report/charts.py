@@ -42,7 +42,7 @@ _GRID, _SOFT, _TEXT = "#E6E6E6", "#8A8A8A", "#333333"
 _MAX_POINTS = 500
 _MAX_ROWS = 40
 _MAX_NAME = 30
-_LETTER = 7.0
+_LETTER, _LONGEST_LABEL = 7.0, 80
 _TICKS = 5
 Point = tuple[float, float]
 
@@ -210,7 +210,8 @@ def schedule_chart(trials: Sequence[dict[str, Any]], chosen: int | None) -> str:
 
 def _plan_label(trial: dict[str, Any]) -> str:
     groups = trial["groups"]
-    return f"{trial['plan']}{', blocking' if trial.get('blocking') else ''}: {groups} group{'s' * (groups != 1)}"
+    label = f"{trial['plan']}{', blocking' if trial.get('blocking') else ''}: {groups} group{'s' * (groups != 1)}"
+    return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…"
 
 
 def size_text(count: float) -> str:

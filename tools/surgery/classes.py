@@ -118,13 +118,15 @@ def _scorers(net: NetParameter, state: State) -> list[str]:
 
 
 def _scorers_behind(values: Sequence[Value], layers: Sequence[LayerParameter], wiring: Wiring) -> list[str]:
-    """Return the layers of scores behind the bottoms of a loss; one of two may come from elsewhere, as labels do."""
+    """Return the layers of scores behind the bottoms of a loss; one of two may have none behind it, as labels have."""
     found: list[str] = []
     problems: list[NetError] = []
     for value in values:
         try:
             found.append(_scorer_behind(value, layers, wiring))
         except NetError as problem:
+            if any(layers[number].type in _SCORERS for number in wiring.needed([value])):
+                raise
             problems.append(problem)
     if not found:
         raise problems[0]

@@ -166,7 +166,7 @@ def test_values_that_only_float64_can_hold_are_refused_in_float32(tmp_path):
     layer = make(layer_text(source, 3))
     assert layer.forward([])[1].tolist() == [0, 1, np.inf]
     with pytest.raises(
-        DataError, match=r"dataset 'data' of '.*1\.h5' holds values that are too large for float32"
+        DataError, match=r"row \d of dataset 'data' of '.*1\.h5' holds values that are too large for float32"
     ) as caught:
         layer.forward([])
     assert str(caught.value).startswith(f"{source}:2:1: ")

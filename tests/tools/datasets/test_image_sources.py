@@ -55,18 +55,12 @@ def test_damaged_archives_are_errors_or_fewer_samples(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            archive()[: 4 * 512 + 100],
-            "byte 2048, after 2 files, begins no further file",
-        ),  # within the third one's header
-        (
-            archive()[: 2 * 512] + b"\xff" * 512 + archive()[3 * 512 :],
-            "byte 1024, after 1 files, begins no further file",
-        ),
-        (archive() + archive(), r"it ends at byte 6144, after 4 files, and goes on \(several archives in one\?\)"),
-        (archive()[: 2 * 512] + bytes(512) + archive()[3 * 512 :], "it ends at byte 1024, after 1 files, and goes on"),
+        (archive()[: 4 * 512 + 100], "at byte 2048, behind 2 files, no further file begins"),
+        (archive()[: 2 * 512] + b"\xff" * 512 + archive()[3 * 512 :], "at byte 1024, behind 1 file, no further file"),
+        (archive() + archive(), r"at byte 6144, behind 4 files, is its end, and more data follow \(several archives"),
+        (archive()[: 2 * 512] + bytes(512) + archive()[3 * 512 :], "at byte 1024, behind 1 file, is its end, and"),
     ],
-    ids=["cut", "overwritten", "two in one", "zeros"],
+    ids=["cut within a header", "overwritten", "two in one", "zeros"],
 )
 def test_what_tarfile_takes_for_the_end_is_an_error_unless_it_is_the_end(tmp_path, content, message):
     (tmp_path / "shard.tar").write_bytes(content)

@@ -24,5 +24,7 @@ def test_names_of_plans_fit_into_the_picture_and_times_stand_behind_both_bars():
     name = f"{plan}, blocking: 2 groups"
     assert found[name] == found["single: 1 group"] >= 7 * len(name)
     assert found["7.00 ms — chosen"] == found["9.00 ms"] == found["9.00 ms predicted"] > found[name]
+    long = schedule_chart([{**trials[0], "plan": "x" * 500}], None)
+    assert max(texts(long).values()) < 1120 and "…" in long
     short = texts(schedule_chart(trials[1:], None))
     assert short["single: 1 group"] < found["single: 1 group"]

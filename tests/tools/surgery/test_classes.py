@@ -68,16 +68,23 @@ def test_a_convolution_scores_too_and_layers_can_be_named():
         ('bottom: "label" bottom: "ip"', ["ip_20"]),
         ('bottom: "ip" bottom: "label"', ["ip_20"]),
         ('bottom: "ip" bottom: "twin"', ["ip_20", "twin_20"]),
-        ('bottom: "ip" bottom: "sum"', ["ip_20"]),
     ],
 )
 def test_both_bottoms_of_a_loss_of_their_difference_are_looked_at(bottoms, changed):
     shape = "inner_product_param { num_output: 5 }"
     twin = f'layer {{ name: "twin" type: "InnerProduct" bottom: "conv" top: "twin" {shape} }}'
-    twin += 'layer { name: "sum" type: "Eltwise" bottom: "twin" bottom: "twin" top: "sum" }' if "sum" in bottoms else ""
     loss = f'layer {{ name: "loss" type: "EuclideanLoss" {bottoms} top: "loss" }}'
     edit = TWENTY(parse_net(SMALL + inputs(label=(2, 5)) + twin + loss).param)
     assert sorted(name for name in names(edit.net) if name.endswith("_20")) == changed
+
+
+def test_a_layer_of_scores_behind_a_sum_that_a_loss_compares_has_to_be_named():
+    text = """
+    layer { name: "twin" type: "InnerProduct" bottom: "conv" top: "twin" inner_product_param { num_output: 5 } }
+    layer { name: "sum" type: "Eltwise" bottom: "twin" bottom: "twin" top: "sum" }
+    layer { name: "loss" type: "EuclideanLoss" bottom: "ip" bottom: "sum" top: "loss" }"""
+    with pytest.raises(NetError, match=r"stands 'sum' \(Eltwise\)"):
+        TWENTY(parse_net(SMALL + text).param)
 
 
 @pytest.mark.parametrize(

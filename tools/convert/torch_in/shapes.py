@@ -104,7 +104,10 @@ def expand(op: Operation) -> Result:
     value = op["self"]
     if isinstance(value, Constant):
         if tuple(value.tensor.shape) != op.shape and not _readers_broadcast(op):
-            op.refuse("it repeats a parameter, which only sums and products do")
+            op.refuse(
+                "it repeats a parameter, which only a sum or product with a value of the whole shape does: leave it out"
+                " where PyTorch broadcasts by itself"
+            )
         return value
     value = op.blob()
     if value.shape == op.shape or (_is_scale(value.shape, op.shape) and _readers_broadcast(op)):
