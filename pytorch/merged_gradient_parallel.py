@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import nn
 from torch._compile import _disable_dynamo
 from torch.distributed.algorithms.join import Join, Joinable
+from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
 from mgcaffe.comm import Communicator, Plan, Segment
 from mgcaffe.comm.exchange.comm_report import CommReport
@@ -238,11 +239,11 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
     def load_state_dict(self, state_dict: Mapping[str, Any], *arguments: Any, **keywords: Any) -> Any:
         """Load the module's own state, as `state_dict` gives it, or that of DistributedDataParallel."""
         if isinstance(state_dict, Mapping) and self._is_prefixed(state_dict, ""):
-            versions = getattr(state_dict, "_metadata", None) or {}  # of each part's state, by the part's name
-            state_dict = OrderedDict((name.removeprefix("module."), value) for name, value in state_dict.items())
-            state_dict._metadata = {  # type: ignore[attr-defined]
-                name.removeprefix("module").removeprefix("."): version for name, version in versions.items() if name
-            }
+            own = OrderedDict(state_dict)
+            if versions := getattr(state_dict, "_metadata", None):  # of each part's state, by the part's name
+                own._metadata = versions.copy()  # type: ignore[attr-defined]
+            consume_prefix_in_state_dict_if_present(own, "module.")
+            state_dict = own
         return self.module.load_state_dict(state_dict, *arguments, **keywords)
 
     def _is_prefixed(self, state_dict: Mapping[str, Any], prefix: str) -> bool:
@@ -306,9 +307,9 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
         return output
 
     def _will_broadcast(self) -> bool:
-        if not (self.broadcast_buffers and self._broadcasts_next) or (self._repeats and torch.is_grad_enabled()):
+        if self._repeats and torch.is_grad_enabled():
             return False
-        return self._ranks.size > 1
+        return self.broadcast_buffers and self._broadcasts_next and self._ranks.size > 1
 
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:

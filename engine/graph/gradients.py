@@ -53,9 +53,10 @@ class GradientStore:
             results = [None if diff is None else diff * loss_scale for diff in results]
         for blob, diff, wanted in zip(node.bottoms, results, node.wants, strict=True):
             if wanted and diff is not None:
-                self.store(blob, node.copy_if_shared(blob, diff, others) if self.keep else diff)
                 if self.keep:
+                    diff = node.copy_if_shared(blob, diff, others)
                     others.append(diff)
+                self.store(blob, diff)
 
     def take(self, blob: Blob, weight: float = 0.0, loss_scale: float = 1.0) -> torch.Tensor:
         """Return the gradient of a top: what its reader computed, or else its weight in the loss times `loss_scale`.

@@ -52,7 +52,7 @@ def stored_snapshots(prefix: Path) -> list[StoredSnapshot]:
 
     Snapshots whose state is gone, and files without an iteration in their name, are skipped.
     """
-    pattern = re.compile(re.escape(prefix.name) + r"_iter_(\d{1,18})\.solverstate(\.h5)?")
+    pattern = _state_names(prefix)
     found = []
     try:
         entries = list(prefix.parent.iterdir())
@@ -190,15 +190,20 @@ class Retention:
 
 def _manifests(prefix: Path) -> Iterator[tuple[Path, float]]:
     """Yield which solverstate each whole manifest under a prefix is of, and when it was written."""
-    pattern = re.compile(re.escape(prefix.name) + r"_iter_\d{1,18}\.solverstate(\.h5)?" + re.escape(SUFFIX))
+    pattern = _state_names(prefix)
     with suppress(OSError):
         for path in prefix.parent.iterdir():
-            if pattern.fullmatch(path.name) is None:
-                continue
             state = path.with_name(path.name.removesuffix(SUFFIX))
+            if state == path or pattern.fullmatch(state.name) is None:
+                continue
             with suppress(SnapshotError):
                 if (manifest := read_manifest(state)) is not None:
                     yield state, manifest.written_at
+
+
+def _state_names(prefix: Path) -> re.Pattern[str]:
+    """Return what the names of the solverstates under a prefix look like; its first group is the iteration."""
+    return re.compile(re.escape(prefix.name) + r"_iter_(\d{1,18})\.solverstate(\.h5)?")
 
 
 def _weights_of(state: Path) -> Path:
