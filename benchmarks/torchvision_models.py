@@ -1,12 +1,13 @@
-"""Converts torchvision's classification models and compares both sides: the tables of docs/converting_*.md.
+"""Converts torchvision's models and compares both sides: the tables of docs/converting_*.md.
 
     python benchmarks/torchvision_models.py [--only NAME...] [--onnx] [--write]
 
 Each model has seeded weights, and seeded statistics and factors in its normalization layers. It is exported in
-evaluation mode, made a net, and both run on the same seeded image. Of ten models of different families one training
+evaluation mode, made a net, and both run on the same seeded image. Of some models of different families one training
 step is compared as well, in float64: loss and gradients of all parameters, dropout off, BatchNorm by the batch.
 
-With `--onnx` each model goes through both exporters of torch.onnx and ONNX in instead; onnxruntime is the other side.
+With `--onnx` each model that classifies images goes through both exporters of torch.onnx and ONNX in instead;
+onnxruntime is the other side.
 
 `--write` replaces the tables in docs/converting_pytorch.md, or docs/converting_onnx.md. Needs torchvision
 (`pip install --no-deps torchvision`), and with `--onnx` onnx, onnxruntime and onnxscript.
@@ -51,22 +52,28 @@ resnext50_32x4d resnext101_32x8d resnext101_64x4d shufflenet_v2_x0_5 shufflenet_
 shufflenet_v2_x2_0 squeezenet1_0 squeezenet1_1 vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn
 wide_resnet50_2 wide_resnet101_2
 """.split()
+OTHERS = """
+fcn_resnet50 fcn_resnet101 deeplabv3_resnet50 deeplabv3_resnet101 deeplabv3_mobilenet_v3_large lraspp_mobilenet_v3_large
+r3d_18 mc3_18 r2plus1d_18
+""".split()
+"""Models that segment images, and that classify videos."""
 TRAINED = """
 alexnet convnext_tiny densenet121 efficientnet_b0 googlenet mobilenet_v2 mobilenet_v3_small regnet_y_400mf resnet18
-shufflenet_v2_x0_5 squeezenet1_1
+shufflenet_v2_x0_5 squeezenet1_1 deeplabv3_mobilenet_v3_large lraspp_mobilenet_v3_large r3d_18
 """.split()
-"""Those whose training steps are compared: ten of different families, and mobilenet_v3 for its activations."""
+"""Those whose training steps are compared: some of different families, and mobilenet_v3 for its activations."""
 # Where the windows before the classifier need the whole image, and where the smallest one is larger.
 SIZES = {"alexnet": 224, "vgg": 224, "inception_v3": 96}
 SIZE = 64
-CLASSES = 1000
+VIDEO = (8, 32, 32)
+"""Frames, height and width."""
 STEP_BATCH = 4
 EXPORTERS = {"TorchScript": False, "torch.export": True}
 """By the name in the table, what `dynamo` is for torch.onnx.export."""
 
 
 def import_torchvision() -> Any:
-    """Import torchvision beside a PyTorch that its C operators do not fit: classification models need none of them."""
+    """Import torchvision beside a PyTorch that its C operators do not fit: these models need none of them."""
     import importlib
 
     try:
@@ -86,9 +93,13 @@ def seeded_model(name: str) -> torch.nn.Module:
     """Return a model whose weights, statistics and factors are random, the same every time."""
     torch.manual_seed(0)
     options = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
-    module = getattr(import_torchvision().models, name)(weights=None, **options)
+    if name in OTHERS and not is_video(name):
+        options = {"weights_backbone": None}
+    models = import_torchvision().models
+    folders = (models, models.segmentation, models.video)
+    module = next(getattr(folder, name) for folder in folders if hasattr(folder, name))(weights=None, **options)
     for part in module.modules():
-        if isinstance(part, torch.nn.BatchNorm2d):
+        if isinstance(part, torch.nn.BatchNorm2d | torch.nn.BatchNorm3d):
             torch.nn.init.normal_(part.running_mean, std=0.1)
             torch.nn.init.uniform_(part.running_var, 0.5, 1.5)
             torch.nn.init.uniform_(part.weight, 0.5, 1.5)
@@ -99,6 +110,16 @@ def seeded_model(name: str) -> torch.nn.Module:
 def size_of(name: str) -> int:
     """Return the height and width of the images that a model is run on."""
     return next((size for start, size in SIZES.items() if name.startswith(start)), SIZE)
+
+
+def is_video(name: str) -> bool:
+    """Return whether a model classifies videos."""
+    return name in ("r3d_18", "mc3_18", "r2plus1d_18")
+
+
+def shape_of(name: str, batch: int = 1) -> tuple[int, ...]:
+    """Return the shape of the input that a model is run on."""
+    return (batch, 3, *(VIDEO if is_video(name) else [size_of(name)] * 2))
 
 
 def evaluate(model: Any, theirs: Any) -> tuple[float, float]:
@@ -127,19 +148,25 @@ def export_onnx(name: str, path: Path, *, dynamo: bool) -> None:
 
 def train(name: str) -> tuple[float, float, int]:
     """Return the relative differences of the loss and of the gradients (largest), and how many there are."""
-    size = size_of(name)
-    program = export_module(seeded_model(name), (STEP_BATCH, 3, size, size), name)
+    shape = shape_of(name, STEP_BATCH)
+    program = export_module(seeded_model(name), shape, name)
     model = import_program(program, name=name, file=name)
     side = TorchSide(program)
-    inputs = seeded_inputs({"data": (STEP_BATCH, 3, size, size)})
+    inputs = seeded_inputs({"data": shape})
     output = next(blob for blob, value in model.names.items() if value == side.outputs[0])
+    scores = next(node.meta["val"].shape for node in program.graph.nodes if node.name == side.outputs[0])
     step = compare_steps(
         lambda: TorchTraining(program, model),
         lambda: CaffeTraining(model),
         inputs,
-        (output, (STEP_BATCH, CLASSES)),
+        (output, tuple(scores)),
     )
     return step.loss_apart, step.gradients[0].largest_relative, len(step.gradients)
+
+
+def image_of(name: str) -> str:
+    """Return what the tables say of the size of the input."""
+    return " x ".join(map(str, VIDEO)) if is_video(name) else str(size_of(name))
 
 
 def rows_of_evaluation(names: list[str]) -> Iterator[str]:
@@ -147,13 +174,13 @@ def rows_of_evaluation(names: list[str]) -> Iterator[str]:
     yield "| model | image | layers | output | any blob |"
     yield "|---|---|---|---|---|"
     for name in names:
-        size, started = size_of(name), time.perf_counter()
-        program = export_module(seeded_model(name), (1, 3, size, size), name)
+        shape, started = shape_of(name), time.perf_counter()
+        program = export_module(seeded_model(name), shape, name)
         model = import_program(program, name=name, file=name)
         layers = len(model.source.param.layer)
         output, worst = evaluate(model, TorchSide(program))
         print(f"  {name}: {time.perf_counter() - started:.1f} s", flush=True)
-        yield f"| {name} | {size} | {layers} | {output:.1e} | {worst:.1e} |"
+        yield f"| {name} | {image_of(name)} | {layers} | {output:.1e} | {worst:.1e} |"
         del program, model
         gc.collect()
 
@@ -165,7 +192,7 @@ def rows_of_training(names: list[str]) -> Iterator[str]:
     for name in names:
         loss, gradients, count = train(name)
         print(f"  {name}: training step", flush=True)
-        yield f"| {name} | {size_of(name)} | {loss:.1e} | {gradients:.1e} | {count} |"
+        yield f"| {name} | {image_of(name)} | {loss:.1e} | {gradients:.1e} | {count} |"
         gc.collect()
 
 
@@ -204,16 +231,17 @@ def write(page: Path, tables: dict[str, str]) -> None:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=MODELS, default=MODELS, metavar="NAME", help="these models alone")
+    parser.add_argument("--only", nargs="+", choices=MODELS + OTHERS, metavar="NAME", help="these models alone")
     parser.add_argument("--onnx", action="store_true", help="through torch.onnx and ONNX in")
     parser.add_argument("--write", action="store_true", help="put the tables into the page in docs/")
     options = parser.parse_args()
     if options.onnx:
-        page, tables = DOCS / "converting_onnx.md", {"evaluation": "\n".join(rows_of_onnx(options.only))}
+        page, tables = DOCS / "converting_onnx.md", {"evaluation": "\n".join(rows_of_onnx(options.only or MODELS))}
     else:
+        names = options.only or MODELS + OTHERS
         page, tables = DOCS / "converting_pytorch.md", {
-            "evaluation": "\n".join(rows_of_evaluation(options.only)),
-            "training": "\n".join(rows_of_training([name for name in TRAINED if name in options.only])),
+            "evaluation": "\n".join(rows_of_evaluation(names)),
+            "training": "\n".join(rows_of_training([name for name in TRAINED if name in names])),
         }  # fmt: skip
     print("\n\n".join(tables.values()))
     if options.write:

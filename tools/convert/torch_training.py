@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from mgcaffe.engine.layers.softmax_with_loss import TINY
+from mgcaffe.tools.convert.importing.resizing import weighted_sums
 from mgcaffe.tools.convert.torch_in.activations import SELU_ALPHA, SELU_FACTOR
 from mgcaffe.tools.convert.torch_in.importer import TorchModel, constant_values, constants_of
 from mgcaffe.tools.convert.torch_in.operation import CHECKS, arguments_of, is_cast, operator_name, works_in_place
@@ -31,7 +32,7 @@ class TorchTraining:
     def __init__(self, program: ExportedProgram, model: TorchModel) -> None:
         self._program = program
         self._names = model.names
-        self._roundings = model.roundings
+        self._model = model
         # A parameter that layers share belongs to the first of them.
         self._places = {name: place for place, name in reversed(list(model.parameters.items()))}
 
@@ -54,7 +55,7 @@ class TorchTraining:
             leaf.register_post_accumulate_grad_hook(partial(_give, self._places.get(constant.name), take))
         computed = constant_values(program.graph.nodes, fixed)
         held = {node: _held(value) for node, value in computed.items() if isinstance(value, torch.Tensor)}
-        interpreter = _Trained(program.graph_module, held, self._roundings, self._names[output])
+        interpreter = _Trained(program.graph_module, held, self._model, self._names[output])
         arguments = [fed.get(name, held.get(node)) for name, node in placeholders.items()]
         del fed
         try:
@@ -78,7 +79,7 @@ class _Trained(OneType):
     Args:
         module: the graph.
         held: the values of nodes that depend on nothing that is trained or fed.
-        roundings: see `TorchModel`.
+        model: the net that was made of the graph.
         wanted: the node whose value is kept.
 
     Attributes:
@@ -89,12 +90,12 @@ class _Trained(OneType):
         self,
         module: GraphModule,
         held: Mapping[Node, torch.Tensor],
-        roundings: Mapping[str, torch.Tensor],
+        model: TorchModel,
         wanted: str,
     ) -> None:
         super().__init__(module)
         self._held = held
-        self._roundings = roundings
+        self._roundings, self._matrices = model.roundings, model.matrices
         self._wanted = wanted
         self.scores: torch.Tensor | None = None
 
@@ -120,6 +121,8 @@ class _Trained(OneType):
         given: dict[str, Any] = {
             name: float(np.float32(each)) if isinstance(each, float) else each for name, each in mapped.items()
         }
+        if n.name in self._matrices:
+            return weighted_sums(next(iter(given.values())), self._matrices[n.name])
         if operator_name(n) == "batch_norm" and given["running_mean"] is not None:
             given["training"] = True
             given["running_mean"], given["running_var"] = given["running_mean"].clone(), given["running_var"].clone()

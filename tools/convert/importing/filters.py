@@ -108,7 +108,7 @@ def once(sizes: Sequence[int]) -> list[int]:
     return [sizes[0]] if len(set(sizes)) == 1 else list(sizes)
 
 
-def inner_product(op: Operation, x: Value, weight: Constant, bias: Constant | None) -> Value:
+def inner_product(op: Operation, x: Value, weight: Constant, bias: Constant | None, part: str = "") -> Value:
     """Add an InnerProduct over the last axis; the weight is (outputs, inputs)."""
     if len(x.shape) < 2:
         op.refuse(f"the input has shape {x.shape}, without a batch axis")
@@ -117,4 +117,4 @@ def inner_product(op: Operation, x: Value, weight: Constant, bias: Constant | No
         param["bias_term"] = False
     if len(x.shape) != 2:
         param["axis"] = len(x.shape) - 1
-    return op.layer("InnerProduct", [x], blobs=_blobs(weight, bias), inner_product_param=param)
+    return op.layer("InnerProduct", [x], part=part, blobs=_blobs(weight, bias), inner_product_param=param)

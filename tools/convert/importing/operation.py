@@ -23,12 +23,15 @@ class Operation(ABC):
         made: takes the layers.
         shape: of the node's value; functions set it where they know better.
         rounding: what the result is multiplied by because a factor is float32 in a file; None where that is nothing.
+        matrices: for each spatial axis, the weights (new size x size) by which new pixels are sums of pixels, as a file
+            holds them in float32; None where they are not.
     """
 
     def __init__(self, made: LayersMade, shape: Shape) -> None:
         self.made = made
         self.shape = shape
         self.rounding: torch.Tensor | None = None
+        self.matrices: Sequence[torch.Tensor] | None = None
 
     def multiply_by(self, factor: torch.Tensor | float) -> None:
         """Note how a factor of the result is rounded that the node does not have itself, such as a reciprocal."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from mgcaffe.engine.kernels.pooling import Window
 from mgcaffe.tools.convert.importing.arithmetic import product_of
 from mgcaffe.tools.convert.importing.operation import Operation
+from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Padded, Shape, Value
 from mgcaffe.tools.convert.importing.windows import Axis, unpadded, with_windows
 
@@ -70,12 +71,12 @@ def max_pooled(op: Operation, x: Value, axes: Sequence[Axis]) -> Value:
 
     Args:
         op: the operator; its shape is that of the result.
-        x: (N, C, H, W); the zeros around it are those of `axes`.
+        x: (N, C, H, W) or (N, C, W); the zeros around it are those of `axes`.
         axes: the windows, which `check_windows` has seen.
     """
     if isinstance(x, Padded) and not _is_not_negative(op, x):
         op.refuse("zeros are put around an image whose values may be smaller", "pad in the pooling itself")
-    return _pooled(op, x, "MAX", axes)[0]
+    return _over_images(op, x, axes, lambda image, both: _pooled(op, image, "MAX", both)[0])
 
 
 def average_pooled(
@@ -88,6 +89,14 @@ def average_pooled(
         counts_padding: the operator's own zeros count as pixels; those around x do in any case.
         divisor: the sums of all windows are divided by it; None: by how many pixels they have.
     """
+
+    def make(image: Value, both: Sequence[Axis]) -> Value:
+        return _averaged(op, image, both, counts_padding, divisor)
+
+    return _over_images(op, x, axes, make)
+
+
+def _averaged(op: Operation, x: Value, axes: Sequence[Axis], counts_padding: bool, divisor: int | None) -> Value:
     y, window = _pooled(op, x, "AVE", axes)
     around = list(zip(x.pad, x.behind, strict=True)) if isinstance(x, Padded) else [(0, 0)] * len(axes)
     if counts_padding:
@@ -105,6 +114,28 @@ def average_pooled(
     if not bool((factors == first).all()):
         return product_of(op, y, Constant(factors))
     return y if first == 1 else op.layer("Power", [y], part="divisor", power_param={"scale": first})
+
+
+def _over_images(
+    op: Operation, x: Value, axes: Sequence[Axis], make: Callable[[Value, Sequence[Axis]], Value]
+) -> Value:
+    """Pool (N, C, H, W), or (N, C, W) as images of one row.
+
+    Args:
+        op: the operator; its shape is that of the result.
+        x, axes: as for `max_pooled`.
+        make: adds the layers for images, with their windows along both axes.
+    """
+    if len(axes) == 2:
+        return make(x, axes)
+    wanted = op.shape
+    image = reshaped(op, unpadded(x), (*x.shape[:2], 1, *x.shape[2:]), "image")
+    if isinstance(x, Padded):
+        image = Padded(image.blob, image.shape, (0, *x.pad), (0, *x.behind))
+    op.shape = (*wanted[:2], 1, *wanted[2:])
+    y = make(image, [Axis(size=1, kernel=1, stride=1, begin=0, end=0, ceil=axes[0].ceil), *axes])
+    op.shape = wanted
+    return reshaped(op, y, wanted, "row")
 
 
 def _sizes(axis: Axis, front: int, behind: int) -> torch.Tensor:

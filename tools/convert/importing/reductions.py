@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -40,9 +41,29 @@ def reduced(op: Operation, x: Value, operation: str, axes: Iterable[int], *, kee
     return reshaped(op, y, tuple(1 if axis in axes else size for axis, size in enumerate(x.shape)), "keepdim")
 
 
-def largest_of(op: Operation, x: Value, axes: Iterable[int], *, keep_axes: bool) -> Value:
-    """Find the largest values over H and W by a global Pooling; other axes are refused."""
-    if len(x.shape) != 4 or sorted(axis % 4 for axis in axes) != [2, 3]:
-        op.refuse("it is not over H and W; no layer finds the largest value of other axes")
+def largest_of(op: Operation, x: Value, axes: Iterable[int], *, keep_axes: bool, smallest: bool = False) -> Value:
+    """Find the largest values over axes, or the smallest: a global Pooling MAX of images that hold them.
+
+    Args:
+        op: the operator.
+        x: the value.
+        axes: which.
+        keep_axes: they stay, with size 1.
+        smallest: the smallest ones: the largest of the negated values, negated.
+    """
+    rank = len(x.shape)
+    axes = sorted(axis % rank for axis in axes)
+    if axes[0] == 0:
+        op.refuse("it reduces the batch axis, over which no layer but a loss goes")
+    kept = [axis for axis in range(rank) if axis not in axes]
+    wanted = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape) if keep_axes or axis in kept)
+    if smallest:
+        x = op.layer("Power", [x], x.shape, part="negated", power_param={"scale": -1})
+    if rank != 4 or axes != [2, 3]:
+        x = permuted(op, x, kept + axes, "order")
+        outer, inner = (math.prod(x.shape[start:end]) for start, end in ((1, len(kept)), (len(kept), rank)))
+        x = reshaped(op, x, (x.shape[0], outer, 1, inner), "image")
     y = global_pooled(op, x, "MAX")
-    return y if keep_axes else reshaped(op, y, x.shape[:2], "flatten")
+    if smallest:
+        y = op.layer("Power", [y], y.shape, part="back", power_param={"scale": -1})
+    return reshaped(op, y, wanted, "flatten")

@@ -181,10 +181,21 @@ def length(op: Operation) -> Value:
 
 
 def largest(op: Operation) -> Value:
-    """Pooling MAX, global: over H and W alone."""
+    """Pooling MAX, global; of other axes than H and W between a Permute and Reshapes."""
+    return _over_axes(op, smallest=False)
+
+
+def smallest(op: Operation) -> Value:
+    """As ReduceMax, between Powers that negate."""
+    return _over_axes(op, smallest=True)
+
+
+def _over_axes(op: Operation, *, smallest: bool) -> Value:
     x = op.blob()
     axes = _axes(op, x, 18)
-    return largest_of(op, x, axes or (), keep_axes=bool(op.integer("keepdims", 1)))
+    if axes is None:
+        return x
+    return largest_of(op, x, axes, keep_axes=bool(op.integer("keepdims", 1)), smallest=smallest)
 
 
 def arg_max(op: Operation) -> Value:
@@ -216,5 +227,6 @@ OPERATORS: Table = {
     "ReduceSumSquare": _reduction("SUMSQ"),
     "ReduceL2": length,
     "ReduceMax": largest,
+    "ReduceMin": smallest,
     "ArgMax": arg_max,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mgcaffe.tools.convert.importing.pooling import average_pooled, check_windows, global_pooled, max_pooled
-from mgcaffe.tools.convert.importing.reductions import reduced
+from mgcaffe.tools.convert.importing.reductions import largest_of, reduced
 from mgcaffe.tools.convert.importing.values import Padded, Value
 from mgcaffe.tools.convert.importing.windows import Axis, zero_padded
 from mgcaffe.tools.convert.onnx_in.operation import LARGEST, Operation, Table
@@ -13,10 +13,11 @@ from mgcaffe.tools.convert.onnx_in.windows import axes_of
 
 
 def _windows(op: Operation, x: Value) -> list[Axis]:
-    """Return the windows along H and W, and set the shape of the result."""
-    if len(x.shape) != 4:
-        op.refuse(f"the input has shape {x.shape}; Pooling takes (N, C, H, W)")
-    axes = axes_of(op, x, op.sizes("kernel_shape", 2, None), ceil=bool(op.integer("ceil_mode", 0)))
+    """Return the windows along H and W, or along W alone, and set the shape of the result."""
+    count = len(x.shape) - 2
+    if count not in (1, 2):
+        op.refuse(f"the input has shape {x.shape}; Pooling takes (N, C, H, W) or (N, C, W)")
+    axes = axes_of(op, x, op.sizes("kernel_shape", count, None), ceil=bool(op.integer("ceil_mode", 0)))
     check_windows(op, axes)
     op.shape = (*x.shape[:2], *(axis.count for axis in axes))
     op.check_shape(op.shape)
@@ -45,12 +46,16 @@ def _global(pool: str) -> Callable[[Operation], Value]:
         x = op.blob()
         if len(x.shape) == 4:
             return global_pooled(op, x, pool)
-        if pool == "MAX" or len(x.shape) < 3:
-            op.refuse(f"the input has shape {x.shape}; Pooling takes (N, C, H, W)")
+        if len(x.shape) < 3:
+            op.refuse(f"the input has shape {x.shape}, without spatial axes")
         op.shape = (*x.shape[:2], *(1,) * (len(x.shape) - 2))
-        return reduced(op, x, "MEAN", range(2, len(x.shape)), keep_axes=True)
+        axes = range(2, len(x.shape))
+        if pool == "MAX":
+            return largest_of(op, x, axes, keep_axes=True)
+        return reduced(op, x, "MEAN", axes, keep_axes=True)
 
-    convert.__doc__ = f"Pooling {pool}, global." + (" Of other than two axes a Reduction." if pool == "AVE" else "")
+    others = "a Reduction" if pool == "AVE" else "between two Reshapes"
+    convert.__doc__ = f"Pooling {pool}, global; of other than two axes {others}."
     return convert
 
 

@@ -40,19 +40,21 @@ def divide(op: Operation) -> Value:
     return quotient_of(op, op["self"], op["other"])
 
 
-def maximum(op: Operation) -> Value:
-    """maximum, max of two: Eltwise MAX, or Clip (ReLU) with a number."""
+def maximum(op: Operation) -> Result:
+    """maximum, max of two: Eltwise MAX, or Clip (ReLU) with a number; max over an axis: as amax."""
     return _extreme(op, smallest=False)
 
 
-def minimum(op: Operation) -> Value:
-    """minimum, min of two: Power, Eltwise MAX and Power, or Clip with a number."""
+def minimum(op: Operation) -> Result:
+    """minimum, min of two: Power, Eltwise MAX and Power, or Clip with a number; min over an axis: as amin."""
     return _extreme(op, smallest=True)
 
 
-def _extreme(op: Operation, *, smallest: bool) -> Value:
+def _extreme(op: Operation, *, smallest: bool) -> Result:
+    if "dim" in op.arguments:  # the places are not made
+        return [largest_of(op, op.blob(), [op["dim"]], keep_axes=bool(op["keepdim"]), smallest=smallest)]
     if "other" not in op.arguments:
-        op.refuse("it is over an axis, or all; layers compare two blobs, or take the largest value of an image (amax)")
+        op.refuse("it is over all values, the batch among them; layers compare two blobs, or values of one item")
     return extreme_of(op, [_number(op[name]) for name in ("self", "other")], smallest=smallest)
 
 
@@ -63,9 +65,19 @@ def _number(value: Any) -> Any:
 
 
 def largest(op: Operation) -> Value:
-    """amax: a global Pooling MAX, over H and W."""
+    """amax: a global Pooling MAX, of other axes than H and W between a Permute and Reshapes."""
+    return _over_axes(op, smallest=False)
+
+
+def smallest(op: Operation) -> Value:
+    """amin: as amax, between Powers that negate."""
+    return _over_axes(op, smallest=True)
+
+
+def _over_axes(op: Operation, *, smallest: bool) -> Value:
     x = op.blob()
-    return largest_of(op, x, op["dim"], keep_axes=bool(op["keepdim"]))
+    axes = op["dim"] or range(len(x.shape))
+    return largest_of(op, x, axes, keep_axes=bool(op["keepdim"]), smallest=smallest)
 
 
 def mean(op: Operation) -> Value:
@@ -95,6 +107,7 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "minimum": minimum,
     "min": minimum,
     "amax": largest,
+    "amin": smallest,
     "mean": mean,
     "sum": total,
 }

@@ -45,11 +45,14 @@ class TorchModel(Model):
         parameters: by layer and number of the blob, the name of the same parameter in the module's `state_dict`.
         roundings: by the name of a graph's value, what the net multiplies it by because a factor that the graph does
             not have is float32 in a file (1 / 3 where the graph divides by 3).
+        matrices: by the name of a graph's value, the weights by which its pixels are sums of pixels, along each spatial
+            axis, as float32 in a file rounds them.
         outputs: the blobs that the program returns, in its order.
     """
 
     parameters: Mapping[tuple[str, int], str] = field(default_factory=dict)
     roundings: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    matrices: Mapping[str, Sequence[torch.Tensor]] = field(default_factory=dict)
     outputs: Sequence[str] = ()
 
 
@@ -108,6 +111,7 @@ class _Import:
         self.idioms: dict[Node, Idiom] = {}
         self.inputs: set[str] = set()
         self.roundings: dict[str, torch.Tensor] = {}
+        self.matrices: dict[str, Sequence[torch.Tensor]] = {}
         self.values: dict[str, str] = {}
         """By blob, as it is called before layers work in place, the graph's value."""
 
@@ -132,6 +136,7 @@ class _Import:
             names,
             parameters=self.made.parameters(),
             roundings=self.roundings,
+            matrices=self.matrices,
             outputs=[renamed[blob] for blob in outputs],
         )
 
@@ -215,6 +220,8 @@ class _Import:
             result = OPERATORS[operator_name(node)](operation)
         if operation.rounding is not None:
             self.roundings[node.name] = operation.rounding
+        if operation.matrices is not None:
+            self.matrices[node.name] = operation.matrices
         if works_in_place(node):
             self._replace(place, node, result)
         self.known[node] = result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from mgcaffe.tools.convert.importing.values import Result
-from mgcaffe.tools.convert.torch_in import activations, arithmetic, pooling, shapes, weighted
+from mgcaffe.tools.convert.torch_in import activations, arithmetic, pooling, resizing, shapes, weighted
 from mgcaffe.tools.convert.torch_in.operation import Operation
 
 OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
@@ -13,6 +13,7 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     **activations.OPERATORS,
     **arithmetic.OPERATORS,
     **pooling.OPERATORS,
+    **resizing.OPERATORS,
     **shapes.OPERATORS,
 }
 """By the operator's name in PyTorch, without namespace, overload and the underscore of working in place."""

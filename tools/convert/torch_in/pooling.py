@@ -1,4 +1,4 @@
-"""Pooling operators, zeros around an image, and images made larger."""
+"""Pooling operators, and zeros around an image."""
 
 from __future__ import annotations
 
@@ -6,27 +6,34 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-import torch
-
 from mgcaffe.engine.kernels.pooling import Window
 from mgcaffe.tools.convert.importing.pooling import average_pooled, check_windows, global_pooled, max_pooled, pooled
-from mgcaffe.tools.convert.importing.resizing import interpolated, repeated
+from mgcaffe.tools.convert.importing.reductions import reduced
+from mgcaffe.tools.convert.importing.resizing import remade, repeated
 from mgcaffe.tools.convert.importing.values import Result, Value
 from mgcaffe.tools.convert.importing.windows import Axis, axes_of, zero_padded
 from mgcaffe.tools.convert.torch_in.operation import Operation
+from mgcaffe.tools.convert.torch_in.resizing import weights
 
 
-def _pair(sizes: Any) -> tuple[int, int]:
-    sizes = [sizes] if isinstance(sizes, int) else list(sizes)
-    return (sizes[0], sizes[-1])
+def _axis_count(op: Operation, x: Value) -> int:
+    """Return how many spatial axes an operator has, which its name says; x has to have as many."""
+    count = int(op.name[-2])
+    if len(x.shape) != count + 2:
+        op.refuse(f"the input has shape {x.shape}, without a batch axis")
+    return count
 
 
 def _windows(op: Operation, x: Value) -> list[Axis]:
-    """Return the windows along H and W."""
-    if len(x.shape) != 4:
-        op.refuse(f"the input has shape {x.shape}; Pooling takes (N, C, H, W)")
-    kernel, pads, gaps = _pair(op["kernel_size"]), _pair(op["padding"]), _pair(op.arguments.get("dilation", 1))
-    stride = _pair(op["stride"]) if op["stride"] else kernel
+    """Return the windows along H and W, or along W alone."""
+    count = _axis_count(op, x)
+
+    def every_axis(sizes: Any) -> list[int]:
+        given = [sizes] if isinstance(sizes, int) else list(sizes)
+        return given * count if len(given) == 1 else given
+
+    kernel, pads, gaps = (every_axis(op.arguments.get(name, 1)) for name in ("kernel_size", "padding", "dilation"))
+    stride = every_axis(op["stride"]) if op["stride"] else kernel
     axes = axes_of(op, x, kernel, stride, [(pad, pad) for pad in pads], gaps, ceil=bool(op["ceil_mode"]))
     check_windows(op, axes)
     counts = tuple(axis.count for axis in axes)
@@ -36,43 +43,57 @@ def _windows(op: Operation, x: Value) -> list[Axis]:
 
 
 def max_pool(op: Operation) -> Value:
-    """max_pool2d: Pooling MAX; where windows are not Caffe's, also a Slice."""
+    """max_pool1d, 2d: Pooling MAX; where windows are not Caffe's, also a Slice."""
     x = op.blob(padded=True)
     return max_pooled(op, x, _windows(op, x))
 
 
 def average_pool(op: Operation) -> Value:
-    """avg_pool2d: Pooling AVE; where it divides by other numbers than Caffe, also a Power or a Scale of H x W."""
+    """avg_pool1d, 2d: Pooling AVE; where it divides by other numbers than Caffe, also a Power or a Scale of H x W."""
     x = op.blob(padded=True)
-    divisor, counts_padding = op["divisor_override"], bool(op["count_include_pad"])
+    divisor, counts_padding = op.arguments.get("divisor_override"), bool(op["count_include_pad"])
     return average_pooled(op, x, _windows(op, x), counts_padding=counts_padding, divisor=divisor)
 
 
 def adaptive_average_pool(op: Operation) -> Value:
-    """adaptive_avg_pool2d: Pooling AVE, global for one value a channel."""
-    return _adaptive(op, "AVE")
+    """adaptive_avg_pool1d, 2d, 3d: Pooling AVE, global for one value a channel; InnerProduct where windows differ."""
+    x, out = op.blob(), op.shape[2:]
+    count = _axis_count(op, x)
+    if out == x.shape[2:]:
+        return x
+    if count != 2 and set(out) == {1}:
+        return reduced(op, x, "MEAN", range(2, len(x.shape)), keep_axes=True)
+    y = _adaptive(op, x, "AVE") if count == 2 else None
+    return remade(op, x, weights(op)) if y is None else y
 
 
 def adaptive_max_pool(op: Operation) -> Sequence[Value]:
-    """adaptive_max_pool2d: Pooling MAX; the places of the maxima are not made."""
+    """adaptive_max_pool1d, 2d: Pooling MAX; the places of the maxima are not made."""
     op.shape = tuple(int(size) for size in op.node.meta["val"][0].shape)
-    return [_adaptive(op, "MAX")]
+    x = op.blob()
+    if op.shape == x.shape:
+        return [x]
+    if _axis_count(op, x) == 2:
+        y = _adaptive(op, x, "MAX")
+    else:
+        window = _adaptive_window(x.shape[2], op.shape[2])
+        y = None if window is None else max_pooled(op, x, [Axis(x.shape[2], *window, begin=0, end=0)])
+    if y is None:
+        op.refuse(f"{x.shape[2:]} is no multiple of the output's size {op.shape[2:]}, so its windows differ in size")
+    return [y]
 
 
-def _adaptive(op: Operation, pool: str) -> Value:
-    x, out = op.blob(), op.shape[2:]
-    if len(x.shape) != 4:
-        op.refuse(f"the input has shape {x.shape}; Pooling takes (N, C, H, W)")
+def _adaptive(op: Operation, x: Value, pool: str) -> Value | None:
+    """Pool (N, C, H, W) by windows that are all alike; None where they are not."""
+    out = op.shape[2:]
     if out == (1, 1):
         return global_pooled(op, x, pool)
-    if out == x.shape[2:]:
-        return x
     rows, columns = (_adaptive_window(size, count) for size, count in zip(x.shape[2:], out, strict=True))
     if rows is not None and columns is not None:
         return pooled(op, x, pool, Window((rows[0], columns[0]), (rows[1], columns[1]), ceil=False))
     if not any(count % size for size, count in zip(x.shape[2:], out, strict=True)):
         return repeated(op, x, [count // size for size, count in zip(x.shape[2:], out, strict=True)])
-    op.refuse(f"{x.shape[2:]} is no multiple of the output's size {out}, so its windows have different sizes")
+    return None
 
 
 def _adaptive_window(size: int, count: int) -> tuple[int, int] | None:
@@ -93,34 +114,11 @@ def zero_pad(op: Operation) -> Result:
     return zero_padded(op, x, pairs)
 
 
-def nearest(op: Operation) -> Value:
-    """upsample_nearest2d: Deconvolution with ones, for pixels that are repeated."""
-    x = op.blob()
-    factors = [size // own for size, own in zip(op.shape[2:], x.shape[2:], strict=True)]
-    places = torch.arange(float(x.shape[2] * x.shape[3])).view(1, 1, *x.shape[2:])
-    target: Any = op.node.target
-    found = target(places, op["output_size"], op["scale_factors"])
-    repeats = places.repeat_interleave(max(1, factors[0]), 2).repeat_interleave(max(1, factors[1]), 3)
-    if not torch.equal(found, repeats):
-        op.refuse(f"it takes pixels of {x.shape[2:]} for {op.shape[2:]}; layers repeat each by a whole factor")
-    return x if factors == [1, 1] else repeated(op, x, factors)
-
-
-def bilinear(op: Operation) -> Value:
-    """upsample_bilinear2d: Interp."""
-    if not op["align_corners"]:
-        op.refuse("it interpolates between centres of pixels; Interp between corners", "align_corners=True")
-    return interpolated(op, op.blob(), op.shape[2:])
-
-
 OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
-    "max_pool2d": max_pool,
-    "avg_pool2d": average_pool,
-    "adaptive_avg_pool2d": adaptive_average_pool,
-    "adaptive_max_pool2d": adaptive_max_pool,
-    "upsample_nearest2d": nearest,
-    "_upsample_nearest_exact2d": nearest,
-    "upsample_bilinear2d": bilinear,
+    **dict.fromkeys(["max_pool1d", "max_pool2d"], max_pool),
+    **dict.fromkeys(["avg_pool1d", "avg_pool2d"], average_pool),
+    **dict.fromkeys([f"adaptive_avg_pool{axes}d" for axes in (1, 2, 3)], adaptive_average_pool),
+    **dict.fromkeys(["adaptive_max_pool1d", "adaptive_max_pool2d"], adaptive_max_pool),
     "pad": zero_pad,
     "constant_pad_nd": zero_pad,
 }

@@ -9,11 +9,11 @@ from torch.fx import Node
 from mgcaffe.tools.convert.importing import shapes
 from mgcaffe.tools.convert.importing.shapes import cut, flattened, joined, permuted, range_of, reshaped, shuffled
 from mgcaffe.tools.convert.importing.values import Constant, Result, Shape, Value
-from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, operator_name, shape_of
+from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, operator_name, refuse, shape_of
 
 
 def reshape(op: Operation) -> Result:
-    """view, reshape, squeeze, unsqueeze: Reshape, or Flatten where it is that."""
+    """view, reshape, view_as, reshape_as, squeeze, unsqueeze: Reshape, or Flatten where it is that."""
     value = op["self"]
     if isinstance(value, Constant):
         return Constant(value.tensor.reshape(op.shape), value.name, value.trained)
@@ -162,7 +162,7 @@ def get_item(op: Operation) -> Value:
     """One part of the above."""
     parts, number = op[0], op[1]
     if not isinstance(parts, (list, tuple)) or number >= len(parts):
-        op.refuse("it takes a result that no layer makes")
+        refuse(op.node.all_input_nodes[0], f"no layer makes its result {number}, which is read")
     return op.as_blob(parts[number])
 
 
@@ -199,6 +199,8 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "view": reshape,
     "reshape": reshape,
     "_unsafe_view": reshape,
+    "view_as": reshape,
+    "reshape_as": reshape,
     "unsqueeze": reshape,
     "squeeze": reshape,
     "flatten": flatten,

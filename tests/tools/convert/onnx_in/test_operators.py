@@ -20,6 +20,8 @@ LRN = {
     "alpha": 0.5, "k": 2.0, "beta": 0.6,
 }  # fmt: skip
 
+_REMADE = "InnerProduct Permute InnerProduct Permute"
+
 # Opset, nodes, weights, shape of x, types of the layers.
 CASES = {
     "conv": (9, "y = Conv (x, w, b)", {"w": W, "b": (6,)}, SHAPE, "Convolution"),
@@ -170,6 +172,14 @@ CASES = {
     "average same": (11, 'y = AveragePool<kernel_shape=[3,3], strides=[2,2], auto_pad="SAME_UPPER">(x)', {}, EVEN,
                      "Pooling"),
     "global": (9, "a = GlobalAveragePool(x) b = GlobalMaxPool(x) y = Add(a, b)", {}, SHAPE, "Pooling Pooling Eltwise"),
+    "max pool 1d": (13, "y = MaxPool<kernel_shape=[3], strides=[2], pads=[1,1]>(x)", {}, (2, 3, 8),
+                    "Reshape Pooling Reshape"),
+    "average 1d": (13, "y = AveragePool<kernel_shape=[3], strides=[2], pads=[1,1]>(x)", {}, (2, 3, 8),
+                   "Reshape Pooling Scale Reshape"),
+    "global maximum 1d": (9, "y = GlobalMaxPool(x)", {}, (2, 3, 5), "Reshape Pooling Reshape"),
+    "largest of axes": (13, "a = ReduceMax<axes=[1,3], keepdims=0>(x) b = ReduceMin<axes=[3,1], keepdims=0>(x)"
+                        "y = Sub(a, b)", {}, SHAPE,
+                        "Permute Reshape Pooling Flatten Power Permute Reshape Pooling Power Flatten Eltwise"),
     "global 1d": (9, "y = GlobalAveragePool(x)", {}, (2, 3, 5), "Reduction Reshape"),
     "reshape": (9, "y = Reshape(x, s)", {"s": [0, 2, -1, 6]}, SHAPE, "Reshape"),
     "reshape computed": (
@@ -222,6 +232,37 @@ CASES = {
     "resize corners": (
         13, 'y = Resize<mode="linear", coordinate_transformation_mode="align_corners">(x, , , s)', {"s": [3, 4, 11, 3]},
         SHAPE, "Interp"),
+    **{
+        f"resize {mode} {coordinates}": (
+            19, f'y = Resize<mode="{mode}", coordinate_transformation_mode="{coordinates}">(x, , , s)',
+            {"s": [3, 4, 9, 4]}, SHAPE, "Interp" if (mode, coordinates) == ("linear", "align_corners") else _REMADE)
+        for mode in ("nearest", "linear", "cubic")
+        for coordinates in (
+            "asymmetric", "align_corners", "half_pixel", "pytorch_half_pixel", "half_pixel_symmetric")
+    },
+    **{
+        f"resize nearest {way}": (
+            13, f'y = Resize<nearest_mode="{way}">(x, , s)', {"s": np.array([1, 1, 1.5, 0.6], np.float32)}, SHAPE,
+            _REMADE)
+        for way in ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
+    },
+    "resize by ceil": (13, 'y = Resize<coordinate_transformation_mode="asymmetric", nearest_mode="ceil">(x, , s)',
+                       {"s": np.array([1, 1, 2, 2], np.float32)}, SHAPE, _REMADE),
+    "resize for nearest": (11, 'y = Resize<coordinate_transformation_mode="tf_half_pixel_for_nn">(x, r, s)',
+                           {"r": np.zeros(0, np.float32), "s": np.array([1, 1, 1.5, 2.5], np.float32)}, SHAPE,
+                           _REMADE),
+    "resize 10 smaller": (10, "y = Resize(x, s)", {"s": np.array([1, 1, 0.6, 1.5], np.float32)}, SHAPE, _REMADE),
+    "resize 10 linear": (10, 'y = Resize<mode="linear">(x, s)', {"s": np.array([1, 1, 2, 1.7], np.float32)}, SHAPE,
+                         _REMADE),
+    "resize to one": (13, 'y = Resize<mode="linear", coordinate_transformation_mode="pytorch_half_pixel">(x, , , s)',
+                      {"s": [3, 4, 1, 9]}, SHAPE, _REMADE),
+    "resize cubic, other weights": (13, 'y = Resize<mode="cubic", cubic_coeff_a=-0.5, exclude_outside=1>(x, , , s)',
+                                    {"s": [3, 4, 9, 5]}, SHAPE, _REMADE),
+    "resize rows": (13, 'y = Resize<mode="linear">(x, , , s)', {"s": [2, 4, 7]}, (2, 4, 9), "InnerProduct"),
+    "resize 3d": (13, 'y = Resize<mode="linear">(x, , , s)', {"s": [2, 2, 5, 6, 3]}, (2, 2, 3, 4, 5),
+                  "InnerProduct Permute InnerProduct Permute Permute InnerProduct Permute"),
+    "resize to the same": (13, 'a = Resize<mode="linear">(x, , s) y = Tanh(a)',
+                           {"s": np.array([1, 1, 1.1, 1], np.float32)}, SHAPE, "TanH"),
     "resize axes": (18, "y = Resize<axes=[2,3]>(x, , , s)", {"s": [12, 18]}, SHAPE, "Deconvolution"),
     "gelu": (13, "a = Div(x, r) b = Erf(a) c = Add(b, one) d = Mul(x, c) y = Mul(d, half)",
              {"r": ROOT, "one": 1.0, "half": 0.5}, SHAPE, "GELU"),

@@ -13,6 +13,8 @@ pytestmark = pytest.mark.slow
 
 F = torch.nn.functional
 
+_REMADE = ["InnerProduct", "Permute", "InnerProduct", "Permute"]
+
 # A module, the shape of its input, and the types of the layers that it becomes.
 IDIOMS = {
     "conv": (nn.Conv2d(4, 6, 3, padding=1), SHAPE, ["Convolution"]),
@@ -125,6 +127,15 @@ IDIOMS = {
         Function(lambda x: x.sum((-1, 1), keepdim=True)), SHAPE, ["Permute", "Reduction", "Reshape"]),
     "amax": (Function(lambda x: x.amax((2, 3)) + x.amax((-1, -2), keepdim=True).flatten(1)), SHAPE,
              ["Pooling", "Flatten", "Pooling", "Flatten", "Eltwise"]),
+    "amax_of_other_axes": (
+        Function(lambda x: x.amax((1, 3)) + x.amax((1, 2), keepdim=True).flatten(1)), SHAPE,
+        ["Permute", "Reshape", "Pooling", "Flatten", "Permute", "Reshape", "Pooling", "Reshape", "Flatten", "Eltwise"]),
+    "amax_of_rows": (Function(lambda x: x.amax(-1)), (2, 3, 8), ["Reshape", "Pooling", "Flatten"]),
+    "amin_of_items": (Function(lambda x: x.amin((1, 2))), (2, 3, 8),
+                      ["Power", "Reshape", "Pooling", "Power", "Reshape"]),
+    "max_of_an_axis": (Function(lambda x: x.max(1)[0]), SHAPE, ["Permute", "Reshape", "Pooling", "Reshape"]),
+    "min_of_an_axis": (Function(lambda x: x.min(-1, keepdim=True).values), SHAPE,
+                       ["Power", "Reshape", "Pooling", "Power", "Reshape"]),
     "max_pool": (nn.MaxPool2d(3, 2, padding=1), (2, 3, 7, 8), ["Pooling"]),
     "max_pool_ceil": (nn.MaxPool2d(3, 2, ceil_mode=True), (2, 3, 8, 7), ["Pooling"]),
     "max_pool_ceil_beyond": (nn.MaxPool2d(1, 3, ceil_mode=True), (2, 3, 5, 5), ["Pooling"]),
@@ -139,13 +150,49 @@ IDIOMS = {
     "adaptive_to_divisor": (nn.AdaptiveAvgPool2d((3, 2)), SHAPE, ["Pooling"]),
     "adaptive_to_same": (nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(6)), SHAPE, ["ReLU"]),
     "adaptive_overlapping": (nn.AdaptiveAvgPool2d((4, 3)), (2, 3, 5, 7), ["Pooling"]),
+    "max_pool_of_rows": (nn.MaxPool1d(3, 2, padding=1), (2, 3, 8), ["Reshape", "Pooling", "Reshape"]),
+    "max_pool_of_rows_ceil": (nn.MaxPool1d(3, 2, ceil_mode=True), (2, 3, 8), ["Reshape", "Pooling", "Reshape"]),
+    "pad_before_maximum_of_rows": (
+        nn.Sequential(nn.ReLU(), nn.ConstantPad1d((0, 2), 0), nn.MaxPool1d(3, 2)), (2, 3, 8),
+        ["ReLU", "Reshape", "Pooling", "Reshape"]),
+    "avg_pool_of_rows": (nn.AvgPool1d(3, 2, padding=1), (2, 3, 8), ["Reshape", "Pooling", "Reshape"]),
+    "avg_pool_of_rows_padding_not_counted": (
+        nn.AvgPool1d(3, 2, padding=1, count_include_pad=False), (2, 3, 8), ["Reshape", "Pooling", "Scale", "Reshape"]),
+    "adaptive_of_rows_to_one": (nn.AdaptiveAvgPool1d(1), (2, 3, 8), ["Reduction", "Reshape"]),
+    "adaptive_of_rows": (nn.AdaptiveAvgPool1d(3), (2, 3, 8), ["InnerProduct"]),
+    "adaptive_max_of_rows": (nn.AdaptiveMaxPool1d(4), (2, 3, 8), ["Reshape", "Pooling", "Reshape"]),
+    "adaptive_3d_to_one": (nn.AdaptiveAvgPool3d(1), (2, 3, 2, 5, 7), ["Reduction", "Reshape"]),
+    "adaptive_3d": (nn.AdaptiveAvgPool3d((2, 2, 3)), (2, 3, 2, 5, 7), _REMADE),
+    "adaptive_of_different_windows": (nn.AdaptiveAvgPool2d(4), SHAPE, _REMADE),
     "adaptive_to_larger": (nn.AdaptiveMaxPool2d(6), (2, 3, 1, 3), ["Deconvolution"]),
     "nearest": (nn.Upsample(scale_factor=2), SHAPE, ["Deconvolution"]),
     "nearest_to_size": (Function(lambda x: F.interpolate(x, (18, 6), mode="nearest-exact")), SHAPE, ["Deconvolution"]),
+    "nearest_of_rows": (nn.Upsample(scale_factor=3), (2, 3, 5), ["Deconvolution"]),
+    "nearest_3d": (nn.Upsample(scale_factor=(1, 2, 3)), (2, 3, 2, 3, 4), ["Deconvolution"]),
+    "nearest_by_a_half": (nn.Upsample(scale_factor=1.5), SHAPE, _REMADE),
+    "nearest_smaller": (Function(lambda x: F.interpolate(x, (3, 6), mode="nearest-exact")), SHAPE,
+                        ["Permute", "InnerProduct", "Permute"]),
+    "nearest_to_same": (Function(lambda x: F.interpolate(x.tanh(), (6, 6))), SHAPE, ["TanH"]),
     "bilinear": (nn.UpsamplingBilinear2d((11, 3)), SHAPE, ["Interp"]),
+    "bilinear_between_centres": (nn.Upsample(scale_factor=2, mode="bilinear"), SHAPE, _REMADE),
+    "bilinear_by_a_factor_as_given": (nn.Upsample(scale_factor=1.7, mode="bilinear"), SHAPE, _REMADE),
+    "bilinear_by_a_factor_of_sizes": (
+        Function(lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True)), SHAPE,
+        _REMADE),
+    "bilinear_of_one_pixel": (nn.Upsample((2, 3), mode="bilinear"), (2, 3, 1, 1), ["Deconvolution"]),
+    "bilinear_smoothed": (Function(lambda x: F.interpolate(x, (3, 4), mode="bilinear", antialias=True)),
+                          (2, 3, 5, 7), _REMADE),
+    "bicubic": (nn.Upsample((7, 9), mode="bicubic"), SHAPE, _REMADE),
+    "bicubic_smoothed": (Function(lambda x: F.interpolate(x, (3, 4), mode="bicubic", antialias=True)), SHAPE,
+                         _REMADE),
+    "linear_of_rows": (nn.Upsample(11, mode="linear"), (2, 3, 5), ["InnerProduct"]),
+    "linear_of_rows_between_corners": (nn.Upsample(11, mode="linear", align_corners=True), (2, 3, 5), ["InnerProduct"]),
+    "trilinear": (nn.Upsample((3, 6, 4), mode="trilinear"), (2, 3, 2, 6, 3), ["InnerProduct", "Permute"] * 2),
     "adaptive_max": (nn.AdaptiveMaxPool2d(2), SHAPE, ["Pooling"]),
     "flatten": (nn.Flatten(), SHAPE, ["Flatten"]),
     "flatten_some": (nn.Flatten(2), SHAPE, ["Flatten"]),
+    "view_as": (Function(lambda x: x.flatten(1).reshape_as(x) + x.flatten(2).view_as(x)), SHAPE,
+                ["Flatten", "Reshape", "Flatten", "Reshape", "Eltwise"]),
     "view": (Function(lambda x: x.view(x.shape[0], -1)), SHAPE, ["Flatten"]),
     "reshape": (Function(lambda x: x.reshape(3, 2, 2, 36)), SHAPE, ["Reshape"]),
     "squeeze": (Function(lambda x: x.unsqueeze(2).tanh().squeeze(2)), SHAPE, ["Reshape", "TanH", "Reshape"]),
@@ -310,6 +357,19 @@ class Rearranged(nn.Module):
         return y * y.mean(1, keepdim=True).sigmoid().expand_as(y) - y.mean((2, 3), keepdim=True).expand_as(y)
 
 
+class Resized(nn.Module):
+    """Pixels that are sums of pixels by weights which float32 does not hold, and windows over rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.interpolate(self.conv(x), (11, 7), mode="bilinear") * F.interpolate(self.conv(x), (11, 7), mode="bicubic")
+        rows = F.avg_pool1d(self.conv(x).flatten(2), 3, 1, 1, count_include_pad=False)
+        return F.adaptive_avg_pool2d(y, 6) + rows.view_as(x)
+
+
 class Copied(nn.Module):
     """Copies, of which one side is written over."""
 
@@ -356,6 +416,7 @@ BLOCKS = {
     "shuffled": Shuffled(),
     "windows": Windows(),
     "rearranged": Rearranged(),
+    "resized": Resized(),
     "copied": Copied(),
     "double": Double(),
     "shared": Shared(),

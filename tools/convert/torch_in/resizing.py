@@ -1,0 +1,60 @@
+"""Images made larger or smaller: repeated pixels, interpolation, and means over windows of different sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from mgcaffe.tools.convert.importing.resizing import interpolated, remade
+from mgcaffe.tools.convert.importing.values import Result, Value
+from mgcaffe.tools.convert.torch_in.operation import Operation
+
+
+def nearest(op: Operation) -> Value:
+    """upsample_nearest: Deconvolution with ones, for pixels that are repeated by whole factors; else as `linear`."""
+    return remade(op, op.blob(), weights(op))
+
+
+def linear(op: Operation) -> Value:
+    """upsample_linear, bilinear, bicubic, trilinear: InnerProduct along each axis; between corners of images Interp."""
+    x = op.blob()
+    if op.name == "upsample_bilinear2d" and op["align_corners"]:
+        return interpolated(op, x, op.shape[2:])
+    return remade(op, x, weights(op))
+
+
+def weights(op: Operation) -> list[torch.Tensor]:
+    """Return for each spatial axis the weights, new size x size, by which an operator makes new pixels of pixels.
+
+    Those of one pixel add up to 1, so along an axis they are what the operator makes of images that are 1 in one row
+    and stay two pixels wide (of images of one column PyTorch 2.13 makes something else with `antialias`).
+    """
+    x, function = op.blob(), op.node.target
+    assert callable(function)
+    found = []
+    for place, size in enumerate(x.shape[2:]):
+        alone, whole = [1] * (len(x.shape) - 2), [2] * (len(x.shape) - 2)
+        alone[place] = whole[place] = size
+        images = torch.eye(size, dtype=torch.float64).view(1, size, *alone).expand(1, size, *whole).contiguous()
+        given: dict[Any, Any] = {**op.arguments, next(iter(op.arguments)): images}
+        for name, neutral in (("output_size", 2), ("scale_factors", 1.0)):
+            if given.get(name) is not None:
+                given[name] = [each if axis == place else neutral for axis, each in enumerate(given[name])]
+        rows = function(**given)[0].movedim(1 + place, 1)
+        found.append(rows.reshape(*rows.shape[:2], -1)[:, :, 0].T.contiguous())
+    return found
+
+
+OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
+    **dict.fromkeys(
+        [f"{start}{axes}d" for start in ("upsample_nearest", "_upsample_nearest_exact") for axes in (1, 2, 3)], nearest
+    ),
+    "upsample_linear1d": linear,
+    "upsample_bilinear2d": linear,
+    "upsample_trilinear3d": linear,
+    "upsample_bicubic2d": linear,
+    "_upsample_bilinear2d_aa": linear,
+    "_upsample_bicubic2d_aa": linear,
+}
