@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from mgcaffe.prototxt import LayerParameter
-from mgcaffe.tools.convert.caffe_side import CaffeSide
+from mgcaffe.tools.convert.caffe_side import CaffeSide, fitting_inputs
 from mgcaffe.tools.convert.caffe_training import CaffeTraining
-from mgcaffe.tools.convert.proof import compare, seeded_inputs
+from mgcaffe.tools.convert.proof import compare
 from mgcaffe.tools.convert.torch_files import net_name
 from mgcaffe.tools.convert.torch_in.importer import TorchModel, import_program
-from mgcaffe.tools.convert.torch_in.program import export_module, load_program
+from mgcaffe.tools.convert.torch_in.program import Shapes, export_module, load_program
 from mgcaffe.tools.convert.torch_side import TorchSide
 from mgcaffe.tools.convert.torch_training import TorchTraining
 from mgcaffe.tools.convert.training_step import compare_steps
@@ -43,12 +43,12 @@ def seeded(module: nn.Module) -> nn.Module:
     return module
 
 
-def converted(module: nn.Module, shape: Sequence[int] = SHAPE) -> TorchModel:
+def converted(module: nn.Module, shape: Shapes = SHAPE) -> TorchModel:
     """The model that a module becomes, after every blob was compared."""
     program = export_module(seeded(module), shape, "the module")
     model = import_program(program, name="net", file="module")
-    ours, theirs = CaffeSide(model.build()), TorchSide(program)
-    inputs = seeded_inputs(ours.inputs)
+    net = model.build()
+    ours, theirs, inputs = CaffeSide(net), TorchSide(program), fitting_inputs(net)
     expected = theirs.run({model.names[blob]: values for blob, values in inputs.items()})
     found = compare(ours.run(inputs), expected, model.names)
     assert found[0].largest_relative < 1e-5, found[0]
@@ -62,17 +62,18 @@ def read_module(spec: str, input_shape: Sequence[int] | None = None) -> TorchMod
     return import_program(load_program(spec, input_shape), name=net_name(spec), file=spec)
 
 
-def check_training_step(module: nn.Module, *, classes: int = 5) -> None:
+def check_training_step(module: nn.Module, shape: Shapes = SHAPE, *, classes: int = 5) -> None:
     """Asserts that loss and gradients of all parameters are PyTorch's, in float64."""
-    program = export_module(seeded(module), SHAPE, "the module")
+    program = export_module(seeded(module), shape, "the module")
     model = import_program(program, name="net", file="module")
-    inputs = seeded_inputs({"data": SHAPE})
+    net = model.build()
+    inputs = fitting_inputs(net)
     output = next(blob for blob, value in model.names.items() if value == TorchSide(program).outputs[0])
     step = compare_steps(
         lambda: CaffeTraining(model),
         lambda: TorchTraining(program, model),
         inputs,
-        (output, (SHAPE[0], classes)),
+        (output, (net.blobs[output].shape[0], classes)),
     )
     assert step.loss_apart <= 1e-12 and step.holds, str(step)
     assert len(step.gradients) == len(list(module.parameters()))

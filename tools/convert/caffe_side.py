@@ -46,45 +46,53 @@ def fitting_inputs(net: Net, seed: int = 0) -> dict[str, np.ndarray]:
     """Return seeded inputs that the net can read: noise, but whole numbers where layers want classes, rows or flags."""
     values = seeded_inputs({name: tuple(net.blobs[name].shape) for name in net.inputs}, seed)
     generator = np.random.default_rng(seed + 1)
-    origin = {name: name for name in net.inputs}
+    origins = {name: {name} for name in net.inputs}
+    kinds: dict[str, _Kind | int] = {}
     for node in net.nodes:
-        for number, blob in enumerate(node.bottoms):
-            if blob.name not in origin:
+        read = [origins.get(blob.name, set()) for blob in node.bottoms]
+        if node.layer.type in _MOVING:
+            origins.update((top.name, set().union(*read)) for top in node.tops)
+            continue
+        for number, names in enumerate(read):
+            kind = _wanted_kind(node, number) if names else None
+            if kind is None:
                 continue
-            if node.layer.type == "Split":
-                origin.update((top.name, origin[blob.name]) for top in node.tops)
-                continue
-            kind = _wanted_kind(node, number)
-            if kind is not None:
-                name = origin[blob.name]
-                values[name] = kind(generator, values[name].shape).astype(np.float32)
+            for name in names:
+                known = kinds.get(name)
+                kinds[name] = min(kind, known) if isinstance(kind, int) and isinstance(known, int) else kind
+    for name, kind in kinds.items():
+        shape = values[name].shape
+        found = generator.integers(0, kind, shape) if isinstance(kind, int) else kind(generator, shape)
+        values[name] = found.astype(np.float32)
     return values
 
 
+_MOVING = ("Split", "Reshape", "Flatten", "Slice", "Permute", "Concat", "Tile")
+"""Layers whose tops hold values of their bottoms, and no others."""
 _Kind = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
 
-def _wanted_kind(node: Node, number: int) -> _Kind | None:
-    """Return how to make values for one bottom of a layer; None: any values do."""
+def _wanted_kind(node: Node, number: int) -> _Kind | int | None:
+    """Return how to make values for a layer's bottom, or below what they are whole numbers; None: any values do."""
     layer: Any = node.layer
     shapes = node.shapes
     last = number == len(shapes) - 1
     if (layer.type in ("LSTM", "RNN") and number == 1) or (layer.type == "LSTMUnit" and number == 2):
-        return _whole(2)
+        return 2
     if (layer.type == "Filter" and last) or (layer.type == "ContrastiveLoss" and number == 2):
-        return _whole(2)
+        return 2
     if layer.type == "Embed":
-        return _whole(layer.param.embed_param.input_dim)
+        return int(layer.param.embed_param.input_dim)
     if layer.type == "EmbeddingBag" and number == 0:
-        return _whole(layer.table.shape[0])
+        return int(layer.table.shape[0])
     if layer.type == "EmbeddingBag":
         return partial(_bags, math.prod(shapes[0]) if layer.gives_lengths else 0)
     if layer.type == "BatchReindex" and number == 1:
-        return _whole(shapes[0][0])
+        return int(shapes[0][0])
     if layer.type in ("SoftmaxWithLoss", "InfogainLoss", "Accuracy") and number == 1:
-        return _whole(shapes[0][layer.axis])
+        return int(shapes[0][layer.axis])
     if layer.type in ("HingeLoss", "MultinomialLogisticLoss") and number == 1:
-        return _whole(layer.rows[1])
+        return int(layer.rows[1])
     if layer.type == "ROIPooling" and number == 1:
         return partial(_rectangles, shapes[0], layer.scale)
     return None
@@ -95,11 +103,6 @@ def _bags(first: int, generator: np.random.Generator, shape: tuple[int, ...]) ->
     values = np.zeros(shape)
     values.flat[:1] = first
     return values
-
-
-def _whole(count: int) -> _Kind:
-    """Return a maker of whole numbers from 0 to count - 1."""
-    return lambda generator, shape: generator.integers(0, count, shape)
 
 
 def _rectangles(image: Shape, scale: float, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

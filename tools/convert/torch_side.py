@@ -62,7 +62,10 @@ class TorchSide:
         recorder = _Recorder(self._program.graph_module)
         # Copies, since a module may write over its inputs.
         nodes = {name: node for node, name in self._names.items()}
-        given = {nodes[name]: _as(torch.from_numpy(values), self._dtype).clone() for name, values in inputs.items()}
+        given = {
+            nodes[name]: values_of_input(self._program, nodes[name], values, self._dtype)
+            for name, values in inputs.items()
+        }
         try:
             with torch.no_grad():
                 recorder.run(*_in_order(self._program, {**self._constants, **given}))
@@ -99,6 +102,13 @@ class _Recorder(OneType):
         if n.op == "call_function" and isinstance(value, torch.Tensor):
             self.values[n.name] = value.detach().clone().contiguous().numpy()
         return value
+
+
+def values_of_input(program: ExportedProgram, name: str, values: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
+    """Return a copy of an input's values in that type, or, where the program reads whole numbers, in theirs."""
+    node = next(each for each in program.graph.nodes if each.name == name)
+    own = node.meta["val"].dtype
+    return torch.from_numpy(values).to(dtype if own.is_floating_point else own, copy=True)
 
 
 def _as(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

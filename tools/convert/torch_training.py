@@ -17,7 +17,7 @@ from mgcaffe.tools.convert.importing.resizing import weighted_sums
 from mgcaffe.tools.convert.torch_in.activations import SELU_ALPHA, SELU_FACTOR
 from mgcaffe.tools.convert.torch_in.importer import TorchModel, constant_values, constants_of
 from mgcaffe.tools.convert.torch_in.operation import CHECKS, arguments_of, is_cast, operator_name, works_in_place
-from mgcaffe.tools.convert.torch_side import OneType
+from mgcaffe.tools.convert.torch_side import OneType, values_of_input
 from mgcaffe.tools.convert.training_step import CannotTrain, Place, Take
 
 
@@ -44,7 +44,10 @@ class TorchTraining:
         """
         program = self._program
         placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
-        fed = {self._names[name]: torch.from_numpy(values).double() for name, values in inputs.items()}
+        fed = {
+            self._names[name]: values_of_input(program, self._names[name], values, torch.float64)
+            for name, values in inputs.items()
+        }
         fixed: dict[Node, torch.Tensor] = {}
         for name, constant in constants_of(program).items():
             tensor = constant.tensor.detach()

@@ -26,6 +26,8 @@ def reshaped(op: Operation, x: Value, shape: Shape, part: str = "") -> Value:
 
 def flattened(op: Operation, x: Value, first: int, last: int) -> Value:
     """Make one axis of those from `first` to `last`."""
+    if (first, last) == (0, len(x.shape) - 1):
+        return reshaped(op, x, (math.prod(x.shape),))
     if first == 0 and x.shape[0] != 1:
         op.refuse("it flattens the batch axis, over which no layer but a loss goes")
     neutral = len(x.shape) - 1

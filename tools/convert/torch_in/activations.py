@@ -10,7 +10,12 @@ from torch.fx import Node
 from mgcaffe.tools.convert.importing import activations
 from mgcaffe.tools.convert.importing.shapes import cut
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
-from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, operator_name
+from mgcaffe.tools.convert.torch_in.operation import (
+    Operation,
+    arguments_of,
+    holds_whole_numbers,
+    operator_name,
+)
 
 SELU_ALPHA, SELU_FACTOR = 1.6732632423543772, 1.0507009873554805
 """What PyTorch's SELU computes with."""
@@ -138,9 +143,10 @@ def dropouts_left_out(nodes: Iterable[Node]) -> list[Node]:
 
 def unchanged(op: Operation) -> Result:
     """Return the input of what changes no value in evaluation mode."""
-    dtype = op.arguments.get("dtype")
-    if dtype is not None and not dtype.is_floating_point:
-        op.refuse("it makes numbers of another type; blobs hold floating-point numbers")
+    given, made = (node.meta["val"].dtype for node in (op.node.all_input_nodes[0], op.node))
+    is_read = holds_whole_numbers(op.node) and not any(reader.op == "output" for reader in op.node.users)
+    if made != given and not (given.is_floating_point and made.is_floating_point) and not is_read:
+        op.refuse("it makes numbers of another type; layers read whole numbers for rows of tables alone")
     value: Result = op[next(iter(op.arguments))]
     return value
 

@@ -18,9 +18,12 @@ from mgcaffe.tools.convert.importing.shapes import shuffled
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.model import Model
 from mgcaffe.tools.convert.torch_in.idioms import Idiom, find_idioms
+from mgcaffe.tools.convert.torch_in.interactions import find_interactions
+from mgcaffe.tools.convert.torch_in.look_ups import READING_WHOLE_NUMBERS
 from mgcaffe.tools.convert.torch_in.operation import (
     CHECKS,
     Operation,
+    holds_whole_numbers,
     memory_of,
     operator_name,
     refuse,
@@ -156,14 +159,17 @@ class _Import:
 
     def _find_idioms(self) -> None:
         """Find nodes that are one layer together; but for the last one they need none of their own."""
-        self.idioms = find_idioms([node for node in self.nodes if node not in self.done])
+        left = [node for node in self.nodes if node not in self.done]
+        constants = {node: each.tensor for node, each in self.known.items() if isinstance(each, Constant)}
+        self.idioms = {**find_idioms(left), **find_interactions(left, constants)}
         for last, idiom in self.idioms.items():
             self.done |= idiom.nodes - {last}
 
     def _refuse_unknown(self) -> None:
         """Refuse the first operator that the table lacks, and count all of them."""
         known = {*OPERATORS, *CHECKS}
-        others = [node for node in self.nodes if node.op not in ("placeholder", "output") and node not in self.done]
+        seen = self.done | self.idioms.keys()
+        others = [node for node in self.nodes if node.op not in ("placeholder", "output") and node not in seen]
         unknown = [node for node in others if node.op != "call_function" or operator_name(node) not in known]
         if not unknown:
             return
@@ -185,8 +191,8 @@ class _Import:
                 self.known[node] = constants[node.name]
             elif node.name in names:
                 value = node.meta.get("val")
-                if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-                    raise NetError(f"{file}: input '{node.name}' is no tensor of floating-point numbers, as blobs are")
+                if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or holds_whole_numbers(node)):
+                    raise NetError(f"{file}: input '{node.name}' is no tensor of numbers, as blobs are")
                 if any(not isinstance(size, int) for size in value.shape):
                     raise NetError(
                         f"{file}: input '{node.name}' has a size that is not fixed",
@@ -202,6 +208,7 @@ class _Import:
             return
         if works_in_place(node) and not isinstance(self.known[node.args[0]], Value):  # type: ignore[index]
             refuse(node, "it changes a parameter or buffer, which only training does")
+        self._check_whole_numbers(node)
         shuffle, idiom = shuffle_of(node), self.idioms.get(node)
         operation = Operation(node, self.known, self.made)
         result: Result
@@ -233,6 +240,13 @@ class _Import:
                 number = user.args[1]
                 if operator_name(user) == "getitem" and isinstance(number, int) and number < len(result):
                     self.values.setdefault(result[number].blob, user.name)
+
+    def _check_whole_numbers(self, node: Node) -> None:
+        """Refuse to compute with whole numbers that are not known: layers take them for rows of tables alone."""
+        if operator_name(node) in READING_WHOLE_NUMBERS:
+            return
+        if any(holds_whole_numbers(each) and isinstance(self.known[each], Value) for each in node.all_input_nodes):
+            refuse(node, "it computes with whole numbers; layers take them for rows of tables alone")
 
     def _replace(self, place: int, node: Node, result: Result) -> None:
         """Let everything that was the value that `node` writes over be the result."""

@@ -43,6 +43,12 @@ def is_cast(node: Node) -> bool:
     return all(each.meta["val"].is_floating_point() for each in (node, node.args[0]))
 
 
+def holds_whole_numbers(node: Node) -> bool:
+    """Return whether a node's value is a tensor of whole numbers of 32 or 64 bits."""
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.int32, torch.int64)
+
+
 def is_copy(node: Node) -> bool:
     """Return whether the operator makes the same values, or the same as other numbers, in memory of their own."""
     if operator_name(node) == "to":
@@ -133,6 +139,10 @@ class Operation(importing.Operation):
         if isinstance(value, (list, tuple)):
             return [self._resolved(each) for each in value]
         return value
+
+    def value_of(self, node: Node) -> Result:
+        """Return what a node before this one has become."""
+        return self._known[node]
 
     def is_constant(self, node: Node) -> bool:
         """Return whether another node has become a parameter or constant; not if it comes later."""

@@ -21,6 +21,7 @@ import torch
 from torch.export import ExportedProgram
 
 from mgcaffe.errors import DataError, Location, NetError, UsageError, describe_exception
+from mgcaffe.tools.convert.torch_in.row_inputs import find_rows
 
 _TORCH = Path(torch.__file__).parent
 _PYTHON = Path(inspect.__file__).parent
@@ -73,11 +74,22 @@ def export_module(module: Any, input_shape: Shapes, name: str) -> ExportedProgra
     in_order, by_name = _examples(module, input_shape, name)
     module.eval()
     try:
-        with torch.no_grad(), quiet():
-            return torch.export.export(module, in_order, by_name, strict=False)
+        try:
+            return _export(module, in_order, by_name)
+        except Exception:
+            rows = find_rows(module, in_order, by_name)
+            if not rows:
+                raise
+        in_order = tuple(each.long() if id(each) in rows else each for each in in_order)
+        return _export(module, in_order, {key: x.long() if id(x) in rows else x for key, x in by_name.items()})
     except (Exception, SystemExit) as error:  # torch.export has no root of its errors, and the module's own code runs
         message = f"torch.export refuses {name}: {_first_lines(error)}"
         raise NetError(message, location=_users_line(error)) from None
+
+
+def _export(module: Any, in_order: tuple[torch.Tensor, ...], by_name: dict[str, torch.Tensor]) -> ExportedProgram:
+    with torch.no_grad(), quiet():
+        return torch.export.export(module, in_order, by_name, strict=False)
 
 
 @contextmanager

@@ -1,0 +1,174 @@
+"""Tables whose rows a module looks up: Embed, EmbeddingBag, and DLRM's products of the vectors found."""
+
+import pytest
+import torch
+from torch import nn
+
+from mgcaffe.errors import NetError
+from mgcaffe.tools.convert.torch_in.importer import import_program
+from mgcaffe.tools.convert.torch_in.program import export_module, load_program
+from tests.support.torchkit import check_training_step, converted, layers_of, types_of
+
+pytestmark = pytest.mark.slow
+
+F = torch.nn.functional
+
+IDS = (4, 3)
+BOTH = {"dense": (4, 3), "ids": IDS}
+
+
+class Text(nn.Module):
+    """Words as vectors, a convolution over them, and the largest of each channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(11, 6)
+        self.conv = nn.Conv1d(6, 7, 3, padding=1)
+        self.scores = nn.Linear(7, 5)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.scores(self.conv(self.words(ids).transpose(1, 2)).amax(2))
+
+
+class Bags(nn.Module):
+    """Bags of one size or, with offsets, of any."""
+
+    def __init__(self, mode: str, *, flat: bool = False) -> None:
+        super().__init__()
+        self.table = nn.EmbeddingBag(11, 6, mode=mode)
+        self.scores = nn.Linear(6, 5)
+        self.flat = flat
+
+    def forward(self, ids: torch.Tensor, offsets: torch.Tensor | None = None) -> torch.Tensor:
+        if self.flat:
+            ids, offsets = ids.flatten(), torch.arange(0, ids.numel(), ids.shape[1])
+        return self.scores(self.table(ids, offsets))
+
+
+class Ranking(nn.Module):
+    """DLRM: a table for each column of the ids, and the products of all pairs of vectors."""
+
+    def __init__(self, *, diagonal: bool = False, stacked: bool = False, first: bool = True) -> None:
+        super().__init__()
+        self.bottom = nn.Linear(3, 4)
+        self.tables = nn.ModuleList(nn.EmbeddingBag(rows, 4, mode="sum") for rows in (7, 9, 5))
+        self.diagonal, self.stacked, self.first = diagonal, stacked, first
+        self.scores = nn.Linear(4 * first + (10 if diagonal else 6), 5)
+
+    def forward(self, dense: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.bottom(dense))
+        found = [table(ids[:, number : number + 1]) for number, table in enumerate(self.tables)]
+        vectors = torch.stack([x, *found], 1) if self.stacked else torch.cat([x, *found], 1).view(len(x), -1, 4)
+        products = torch.bmm(vectors, vectors.permute(0, 2, 1) if self.stacked else torch.transpose(vectors, 1, 2))
+        rows, columns = torch.tril_indices(4, 4, 0 if self.diagonal else -1)
+        pairs = products[:, rows, columns]
+        first = vectors[:, 0] if self.stacked and not self.diagonal else x
+        return self.scores(torch.cat([first, pairs], 1) if self.first else pairs)
+
+
+_FOUND = ["InnerProduct", "ReLU", "Slice", "EmbeddingBag", "EmbeddingBag", "EmbeddingBag"]
+_JOINED = [*_FOUND, "Concat", "Reshape", "DotInteraction"]
+_STACKED = [*_FOUND, "Reshape", "Reshape", "Reshape", "Reshape", "Concat", "DotInteraction", "InnerProduct"]
+MODULES = {
+    "embedding": (Text(), (4, 6), ["Embed", "Permute", "Convolution", "Reshape", "Pooling", "Flatten", "InnerProduct"]),
+    "sums": (Bags("sum"), IDS, ["EmbeddingBag", "InnerProduct"]),
+    "means": (Bags("mean"), IDS, ["EmbeddingBag", "InnerProduct"]),
+    "bags of a flat list": (Bags("sum", flat=True), IDS, ["EmbeddingBag", "InnerProduct"]),
+    "bags by offsets": (Bags("mean"), {"ids": (9,), "offsets": (4,)}, ["EmbeddingBag", "InnerProduct"]),
+    "products": (Ranking(), BOTH, [*_JOINED, "InnerProduct"]),
+    "products with the diagonal": (Ranking(diagonal=True), BOTH, [*_JOINED, "InnerProduct"]),
+    "products of stacked vectors": (Ranking(stacked=True), BOTH, _STACKED),
+    "products of stacked vectors with the diagonal": (Ranking(stacked=True, diagonal=True), BOTH, _STACKED),
+    "products alone": (Ranking(first=False), BOTH, [*_JOINED, "Slice", "InnerProduct", "Silence"]),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_with_tables_computes_the_same_and_trains_the_same(name):
+    module, shape, types = MODULES[name]
+    assert types_of(converted(module, shape)) == types
+    check_training_step(module, shape)
+
+
+def test_numbers_cast_to_whole_ones_are_rows():
+    class Cast(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(11, 6)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.table(ids.long()[:, 1:].contiguous().flatten(1)) * 2
+
+    assert types_of(converted(Cast(), IDS)) == ["Slice", "Flatten", "Embed", "Power", "Silence"]
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_a_program_says_itself_which_inputs_are_whole_numbers(dtype, tmp_path):
+    program = torch.export.export(nn.Embedding(5, 3), (torch.zeros(2, 3, dtype=dtype),), strict=False)
+    torch.export.save(program, tmp_path / "net.pt2")
+    model = import_program(load_program(str(tmp_path / "net.pt2")), name="net", file="net.pt2")
+    (layer,) = layers_of(model)
+    param = layer.embed_param
+    assert (layer.type, param.input_dim, param.num_output, param.bias_term) == ("Embed", 5, 3, False)
+
+
+class Refused(nn.Module):
+    """Something done with ids, and rows of a table."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.ones(11, 6))
+        self.function = function
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.function(ids.long(), self.table)
+
+
+def _bag(ids, table, **options):
+    return F.embedding_bag(ids, table, **options)
+
+
+REFUSED = {
+    "sums of ids": (lambda ids, table: F.embedding(ids + 1, table), "it computes with whole numbers"),
+    "ids as numbers": (lambda ids, table: F.embedding(ids, table).sum(2) + ids.float(), "it makes numbers of another"),
+    "ids as output": (lambda ids, table: ids, "it makes numbers of another type"),
+    "a row that is not trained": (lambda ids, table: F.embedding(ids, table, padding_idx=0), "padding_idx=None"),
+    "a row that bags leave out": (lambda ids, table: _bag(ids, table, padding_idx=1), "padding_idx=None"),
+    "the last row": (lambda ids, table: F.embedding(ids, table, padding_idx=-1), "padding_idx=None"),
+    "gradients by frequency": (
+        lambda ids, table: F.embedding(ids, table, scale_grad_by_freq=True), "scale_grad_by_freq=False"),
+    "maxima": (lambda ids, table: _bag(ids, table, mode="max"), "it takes maxima"),
+    "weights": (
+        lambda ids, table: _bag(ids, table, mode="sum", per_sample_weights=torch.ones(4, 3)), "it takes maxima"),
+    "a last offset": (
+        lambda ids, table: _bag(ids.flatten(), table, offsets=torch.tensor([0, 12]), include_last_offset=True),
+        "it takes maxima"),
+    "offsets that are numbers": (
+        lambda ids, table: _bag(ids.flatten(), table, offsets=torch.tensor([0, 5, 6])), "make them an input"),
+    "another order of pairs": (
+        lambda ids, table: (t := F.embedding(ids, table)).matmul(t.transpose(1, 2))[
+            :, torch.tensor([0, 1, 2]), torch.tensor([1, 2, 0])], r"aten\.matmul"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_layer_does_with_tables_is_refused(name):
+    function, message = REFUSED[name]
+    program = export_module(Refused(function), IDS, "the module")
+    with pytest.raises(NetError, match=message) as caught:
+        import_program(program, name="net", file="net")
+    assert caught.value.location is not None
+
+
+def test_a_module_that_fails_for_another_reason_says_it():
+    class Failing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(11, 6)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.table(ids) @ torch.ones(5)
+
+    with pytest.raises(NetError, match=r"torch\.export refuses the module: .*6.*5") as caught:
+        export_module(Failing(), IDS, "the module")
+    assert caught.value.location.file == __file__

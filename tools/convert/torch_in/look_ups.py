@@ -1,0 +1,75 @@
+"""Operators that look up rows of a table by whole numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from mgcaffe.tools.convert.importing.shapes import reshaped
+from mgcaffe.tools.convert.importing.values import Constant, Result, Value
+from mgcaffe.tools.convert.torch_in import shapes
+from mgcaffe.tools.convert.torch_in.operation import Operation, operator_name, shape_of
+
+_MODES = ("SUM", "MEAN")
+
+
+def embedding(op: Operation) -> Value:
+    """embedding: Embed."""
+    table = _table(op)
+    param = {"num_output": table.tensor.shape[1], "input_dim": table.tensor.shape[0], "bias_term": False}
+    return op.layer("Embed", [op.blob("indices")], blobs=[table], embed_param=param)
+
+
+def embedding_bag(op: Operation) -> Sequence[Value]:
+    """embedding_bag: EmbeddingBag, of a sum or mean."""
+    table = _table(op)
+    if op["mode"] >= len(_MODES) or op["per_sample_weights"] is not None or op["include_last_offset"]:
+        op.refuse("it takes maxima, weights or a last offset, which EmbeddingBag does not")
+    op.shape = tuple(int(size) for size in op.node.meta["val"][0].shape)
+    param: dict[str, Any] = {"num_output": table.tensor.shape[1], "input_dim": table.tensor.shape[0]}
+    if op["mode"]:
+        param["mode"] = _MODES[op["mode"]]
+    return [op.layer("EmbeddingBag", _bags(op), blobs=[table], embedding_bag_param=param)]
+
+
+def _table(op: Operation) -> Constant:
+    table = op.constant("weight")
+    assert table is not None
+    if op["scale_grad_by_freq"]:
+        op.refuse("it divides gradients by how often a row is read", "scale_grad_by_freq=False")
+    padding = op.arguments.get("padding_idx")
+    if padding is not None and padding != -1:
+        op.refuse("it has a row that is not trained (padding_idx), which no layer has", "padding_idx=None")
+    return table
+
+
+def _bags(op: Operation) -> list[Value]:
+    """Return the ids and where bags begin; of bags of one size, which PyTorch makes of a matrix, the matrix alone."""
+    ids, offsets = op.blob("indices"), op["offsets"]
+    if isinstance(offsets, Value):
+        return [ids, op.as_blob(offsets)]
+    count, total = offsets.tensor.numel(), ids.shape[0]
+    size = total // max(1, count)
+    if not torch.equal(offsets.tensor, torch.arange(0, total, max(1, size)).to(offsets.tensor)):
+        op.refuse("its offsets are numbers of the program, and bags of different sizes", "make them an input")
+    before = _before(op.node.args[1])
+    if before is not None and shape_of(before) == (count, size):
+        return [op.as_blob(op.value_of(before))]
+    return [reshaped(op, ids, (count, size), "bags")]
+
+
+def _before(node: object) -> Node | None:
+    """Return what a node gives another shape; None where it does something else."""
+    if not isinstance(node, Node) or operator_name(node) not in ("view", "reshape", "flatten"):
+        return None
+    source = node.args[0]
+    return source if isinstance(source, Node) else None
+
+
+OPERATORS: Mapping[str, Callable[[Operation], Result]] = {"embedding": embedding, "embedding_bag": embedding_bag}
+
+READING_WHOLE_NUMBERS = {*OPERATORS, *shapes.OPERATORS, "to", "_to_copy", "contiguous", "clone", "alias"}
+"""Operators that may be given whole numbers that are not known: those that look up rows by them, or move them."""
