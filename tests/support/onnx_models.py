@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from mgcaffe.tools.convert.caffe_side import CaffeSide
+from mgcaffe.tools.convert.caffe_side import CaffeSide, fitting_inputs
 from mgcaffe.tools.convert.model import Model
 from mgcaffe.tools.convert.onnx_files import read_onnx
 from mgcaffe.tools.convert.onnx_side import OnnxSide
-from mgcaffe.tools.convert.proof import compare, seeded_inputs
+from mgcaffe.tools.convert.proof import compare
 
 SHAPE = (3, 4, 6, 6)
 
@@ -59,8 +59,8 @@ def converted(message: onnx.ModelProto, folder: Path) -> Model:
     """What a model becomes, after every blob that is in both was compared, the outputs among them."""
     path = written(message, folder)
     found = read_onnx(path)
-    ours, theirs = CaffeSide(found.build()), OnnxSide(path)
-    inputs = seeded_inputs(ours.inputs)
+    net = found.build()
+    ours, theirs, inputs = CaffeSide(net), OnnxSide(path), fitting_inputs(net)
     expected = theirs.run({found.names[blob]: values for blob, values in inputs.items()})
     worst = compare(ours.run(inputs), expected, found.names)
     assert worst[0].largest_relative < 1e-5, worst[0]

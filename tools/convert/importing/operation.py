@@ -51,6 +51,8 @@ class Operation(ABC):
         """Return a value that has to be a blob; zeros around it are refused unless `padded`."""
         if not isinstance(value, Value):
             self.refuse("it computes with parameters or constants alone, which no layer does")
+        if value.whole:
+            self.refuse("it computes with whole numbers; layers take them for rows of tables alone")
         if value.pad and not padded:
             self.refuse("zeros are put around an image that no convolution reads", "pad in the convolution itself")
         return value

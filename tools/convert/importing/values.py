@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -18,11 +18,13 @@ class Value:
         blob: its name, before layers in place share one.
         shape: with the batch size of the example.
         pad: of a `Padded` value, the zeros in front of each spatial axis.
+        whole: its values are whole numbers, which only look-ups of rows read.
     """
 
     blob: str
     shape: Shape
     pad: Shape = ()
+    whole: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from mgcaffe.tools.convert.importing import activations
 from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Value
 from mgcaffe.tools.convert.onnx_in.operation import Operation, Result, Table
-from mgcaffe.tools.convert.onnx_in.tensors import FLOATS
+from mgcaffe.tools.convert.onnx_in.tensors import FLOATS, WHOLE_NUMBERS
 
 
 def _plain(kind: str, **fields: Any) -> Callable[[Operation], Value]:
@@ -124,9 +125,12 @@ def dropout(op: Operation) -> Value:
 
 
 def cast(op: Operation) -> Result:
-    """Nothing, between types of floating-point numbers."""
-    if op.integer("to", 0) not in FLOATS:
-        op.refuse("it makes numbers of another type; blobs hold floating-point numbers")
+    """Nothing, between types of floating-point numbers, and to whole numbers for Gather."""
+    kind, value = op.integer("to", 0), op.input(0)
+    if kind in WHOLE_NUMBERS and isinstance(value, Value) and op.node.outputs[0] not in op.graph.outputs:
+        return value if value.whole else replace(op.as_blob(value), whole=True)
+    if kind not in FLOATS:
+        op.refuse("it makes numbers of another type; layers read whole numbers for rows of tables alone")
     return unchanged(op)
 
 

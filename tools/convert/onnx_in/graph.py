@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from mgcaffe.errors import DataError, describe_exception
-from mgcaffe.tools.convert.onnx_in.tensors import FLOATS, MAX_AXES, read_tensor, type_name
+from mgcaffe.tools.convert.onnx_in.tensors import FLOATS, MAX_AXES, WHOLE_NUMBERS, read_tensor, type_name
 from mgcaffe.tools.convert.onnx_in.texts import check_texts
 from mgcaffe.tools.convert.onnx_reading import read_model
 
@@ -73,6 +73,7 @@ class Graph:
         opset: the version of ONNX's operators that it asks for.
         producer: what wrote it.
         inputs: shapes of its inputs, by name; a name or None stands for a size that is open.
+        whole_inputs: names of those that hold whole numbers.
         outputs: names of its outputs.
         tensors: its weights, by name.
         nodes: in an order in which each reads what those before it make.
@@ -82,6 +83,7 @@ class Graph:
     opset: int
     producer: str
     inputs: Mapping[str, tuple[int | str | None, ...]]
+    whole_inputs: Collection[str]
     outputs: Sequence[str]
     tensors: Mapping[str, torch.Tensor]
     nodes: Sequence[Node]
@@ -162,16 +164,17 @@ def _graph(message: onnx.ModelProto, path: Path, opset: int) -> Graph:
             raise DataError(f"{path} has two inputs called '{value.name}', or one without a name")
         if value.name not in tensors:
             inputs[value.name] = _input_shape(value, path)
+    whole = {value.name for value in given.input if value.type.tensor_type.elem_type in WHOLE_NUMBERS}
     outputs = [value.name for value in given.output]
     nodes = [_node(number, node, path) for number, node in enumerate(given.node)]
-    return Graph(path, opset, message.producer_name, inputs, outputs, tensors, nodes)
+    return Graph(path, opset, message.producer_name, inputs, whole, outputs, tensors, nodes)
 
 
 def _input_shape(value: onnx.ValueInfoProto, path: Path) -> tuple[int | str | None, ...]:
     kind = value.type.tensor_type
-    if value.type.WhichOneof("value") != "tensor_type" or kind.elem_type not in FLOATS:
+    if value.type.WhichOneof("value") != "tensor_type" or kind.elem_type not in FLOATS | WHOLE_NUMBERS:
         what = type_name(kind.elem_type) if value.type.WhichOneof("value") == "tensor_type" else "no tensor"
-        raise DataError(f"{path}: input '{value.name}' is {what}; blobs hold floating-point numbers")
+        raise DataError(f"{path}: input '{value.name}' is {what}; blobs hold floating-point numbers, int32 or int64")
     if not kind.HasField("shape"):
         raise DataError(f"{path}: input '{value.name}' has no shape, not even an open one")
     if len(kind.shape.dim) > MAX_AXES:

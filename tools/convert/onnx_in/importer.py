@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -154,7 +155,8 @@ class _Import:
         for name, shape in self.shapes.items():
             only = len(self.shapes) == 1 and self.graph.producer != OURS
             blob = self.made.add_input("data" if only else name, shape)
-            self.known[name], self.values[blob.blob] = blob, name
+            self.known[name] = replace(blob, whole=name in self.graph.whole_inputs)
+            self.values[blob.blob] = name
             self.inputs.add(blob.blob)
 
     def _add(self, node: Node, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from mgcaffe.tools.convert.importing.shapes import cut, joined, range_of
@@ -99,7 +100,10 @@ def _taken(op: Operation, x: Value, ranges: Sequence[tuple[int, int, int]]) -> V
 
 
 def gather(op: Operation) -> Value:
-    """Slice, for one index or neighbouring ones; Reshape where these have several axes."""
+    """Slice, for one index or neighbouring ones; Reshape where these have several axes; of a weight's rows Embed."""
+    rows = op.input(1)
+    if isinstance(rows, Value):
+        return _looked_up(op, rows)
     x, indices = op.blob(), op.constant(1, "indices")
     axis = op.axis(op.integer("axis", 0), len(x.shape))
     size = x.shape[axis]
@@ -110,6 +114,16 @@ def gather(op: Operation) -> Value:
         op.refuse(f"it takes {numbers[:8]} of {size}; Slice takes neighbours in their order")
     y = _taken(op, x, [(axis, numbers[0], numbers[-1] + 1)])
     return into(op, y, (*x.shape[:axis], *indices.tensor.shape, *x.shape[axis + 1 :]), "reshape")
+
+
+def _looked_up(op: Operation, rows: Value) -> Value:
+    """Add an Embed, for rows of a weight whose numbers are computed or an input."""
+    table = op.weight(0, "table")
+    if table.tensor.dim() != 2 or op.axis(op.integer("axis", 0), 2) != 0:
+        op.refuse(f"it takes values of a weight of shape {tuple(table.tensor.shape)}; Embed takes rows of a matrix")
+    param = {"num_output": table.tensor.shape[1], "input_dim": table.tensor.shape[0], "bias_term": False}
+    numbers = replace(rows, whole=False)
+    return op.layer("Embed", [numbers], (*rows.shape, table.tensor.shape[1]), blobs=[table], embed_param=param)
 
 
 OPERATORS: Table = {

@@ -32,6 +32,8 @@ _TYPES: dict[int, tuple[str, str]] = {
 }
 FLOATS = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
 """The types of floating-point numbers that are read, by their number."""
+WHOLE_NUMBERS = {6: "int32", 7: "int64"}
+"""The types of whole numbers that rows of tables are looked up by."""
 _HALF = 10
 _BFLOAT16 = 16
 MAX_AXES = 32

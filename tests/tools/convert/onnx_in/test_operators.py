@@ -213,6 +213,8 @@ CASES = {
     "gather": (13, "a = Gather<axis=1>(x, i) b = Gather<axis=-1>(a, j) y = Gather<axis=1>(b, l)",
                {"i": np.array(-1), "j": [2, 3, 4], "l": np.array([[0, 1], [2, 3]])}, SHAPE,
                "Slice Reshape Slice Slice Reshape Silence"),
+    "gather of rows": (13, "i = Cast<to=7>(x) j = Cast<to=6>(i) a = Gather(w, j) b = Gather(w, i) y = Add(a, b)",
+                       {"w": (5, 3)}, (3, 4), "Embed Embed Eltwise"),
     "tile": (13, "a = Tile(x, r) y = Expand(a, s)", {"r": [1, 1, 2, 1], "s": [3, 1, 12, 6]}, SHAPE, "Tile"),
     "expand": (13, "a = GlobalAveragePool(x) y = Expand(a, s)", {"s": [3, 1, 2, 3]}, SHAPE, "Pooling Tile Tile"),
     "depth to space": (13, 'a = DepthToSpace<blocksize=2>(x) b = SpaceToDepth<blocksize=2>(a)'
@@ -315,6 +317,13 @@ def test_batch_norm_goes_on_with_averages_of_its_momentum(field, fraction, tmp_p
 def test_every_operator_has_a_case():
     said = " ".join(body for _, body, *_ in CASES.values())
     assert not [name for name in OPERATORS if f"={name}(" not in said.replace(" ", "").replace("<", "(")]
+
+
+@pytest.mark.parametrize("kind", [onnx.TensorProto.INT32, onnx.TensorProto.INT64])
+def test_whole_numbers_that_are_an_input_are_rows(kind, tmp_path):
+    message = model("a = Gather(w, x) y = Relu(a)", {"w": (5, 3)}, shape=(3, 4))
+    message.graph.input[0].type.tensor_type.elem_type = kind
+    assert types_of(converted(message, tmp_path)) == ["Embed", "ReLU"]
 
 
 def test_a_single_number_of_16_bits_is_read(tmp_path):

@@ -60,8 +60,13 @@ REFUSED = {
     "broadcast": (13, "a = ReduceMean<axes=[2,3], keepdims=0>(x) y = Add(x, w)", {"w": (5, 1, 1, 1, 1)}, "axes"),
     "misfits": (13, "y = Add(x, w)", {"w": (5,)}, "do not fit together"),
     "whole numbers": (13, "y = Cast<to=7>(x)", {}, "it makes numbers of another type"),
+    "sums of whole numbers": (13, "a = Cast<to=7>(x) b = Add(a, a) y = Gather(w, b)", {"w": (5, 3)},
+                              "it computes with whole numbers"),
+    "columns looked up": (13, "a = Cast<to=7>(x) y = Gather<axis=1>(w, a)", {"w": (5, 3)}, "Embed takes rows"),
+    "values of a list looked up": (13, "a = Cast<to=7>(x) y = Gather(w, a)", {"w": (5,)}, "Embed takes rows"),
+    "rows of what is computed": (13, "a = Cast<to=7>(x) y = Gather(x, a)", {}, "its table is computed in the net"),
     "zero": (13, "y = Div(x, c)", {"c": 0.0}, "it divides by zero"),
-    "computed shape": (13, "a = Cast<to=7>(x) y = Reshape(x, a)", {}, "it makes numbers of another type"),
+    "computed shape": (13, "a = Cast<to=7>(x) y = Reshape(x, a)", {}, "its shape is computed in the net"),
     "steps": (13, "y = Slice(x, a, b, c, d)", {"a": [0], "b": [4], "c": [2], "d": [2]}, "values with a step"),
     "part of the batch": (13, "y = Slice(x, a, b)", {"a": [0], "b": [1]}, "it takes some items of the batch"),
     "nothing": (13, "y = Slice(x, a, b, c)", {"a": [3], "b": [3], "c": [1]}, "it takes nothing of axis 1"),
@@ -168,8 +173,8 @@ def _whole_numbers(message: onnx.ModelProto) -> None:
     message.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.zeros(W, np.int8), "w"))
 
 
-def _integer_input(message: onnx.ModelProto) -> None:
-    message.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+def _boolean_input(message: onnx.ModelProto) -> None:
+    message.graph.input[0].type.tensor_type.elem_type = TensorProto.BOOL
 
 
 def _rank_of_input(message: onnx.ModelProto) -> None:
@@ -226,7 +231,7 @@ DAMAGED = {
     _enormous: "which no blob can have",
     _quantised: "weight 'w' holds float8e4m3fn, which is not read",
     _whole_numbers: "its weight holds int8; layers compute with floats",
-    _integer_input: "input 'x' is int64; blobs hold floating-point numbers",
+    _boolean_input: "input 'x' is bool; blobs hold floating-point numbers, int32 or int64",
     _rank_of_input: "input 'x' has no shape",
     _huge_input: "which no blob can have",
     _attribute_twice: "two attributes 'group'",
