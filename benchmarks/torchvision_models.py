@@ -6,8 +6,7 @@ Each model has seeded weights, and seeded statistics and factors in its normaliz
 evaluation mode, made a net, and both run on the same seeded image. Of some models of different families one training
 step is compared as well, in float64: loss and gradients of all parameters, dropout off, BatchNorm by the batch.
 
-With `--onnx` each model that classifies images goes through both exporters of torch.onnx and ONNX in instead;
-onnxruntime is the other side.
+With `--onnx` each model goes through both exporters of torch.onnx and ONNX in instead; onnxruntime is the other side.
 
 `--write` replaces the tables in docs/converting_pytorch.md, or docs/converting_onnx.md. Needs torchvision
 (`pip install --no-deps torchvision`), and with `--onnx` onnx, onnxruntime and onnxscript.
@@ -134,13 +133,12 @@ def evaluate(model: Any, theirs: Any) -> tuple[float, float]:
 
 def export_onnx(name: str, path: Path, *, dynamo: bool) -> None:
     """Write a model as an ONNX file, with one of the exporters of torch.onnx."""
-    size = size_of(name)
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            example = (torch.zeros(1, 3, size, size),)
+            example = (torch.zeros(shape_of(name)),)
             torch.onnx.export(seeded_model(name).eval(), example, str(path), dynamo=dynamo, verbose=False)
     finally:
         logging.disable(disabled)
@@ -202,7 +200,7 @@ def rows_of_onnx(names: list[str]) -> Iterator[str]:
     yield "|---" * (2 + 3 * len(EXPORTERS)) + "|"
     for name in names:
         started = time.perf_counter()
-        cells: list[Any] = [name, size_of(name)]
+        cells: list[Any] = [name, image_of(name)]
         for dynamo in EXPORTERS.values():
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "net.onnx"
@@ -235,10 +233,10 @@ def main() -> None:
     parser.add_argument("--onnx", action="store_true", help="through torch.onnx and ONNX in")
     parser.add_argument("--write", action="store_true", help="put the tables into the page in docs/")
     options = parser.parse_args()
+    names = options.only or MODELS + OTHERS
     if options.onnx:
-        page, tables = DOCS / "converting_onnx.md", {"evaluation": "\n".join(rows_of_onnx(options.only or MODELS))}
+        page, tables = DOCS / "converting_onnx.md", {"evaluation": "\n".join(rows_of_onnx(names))}
     else:
-        names = options.only or MODELS + OTHERS
         page, tables = DOCS / "converting_pytorch.md", {
             "evaluation": "\n".join(rows_of_evaluation(names)),
             "training": "\n".join(rows_of_training([name for name in TRAINED if name in names])),

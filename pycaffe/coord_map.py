@@ -144,6 +144,31 @@ def layer_map(fn: Function) -> CoordMap:
     raise UndefinedMapError(f"layers of type {fn.type_name} have no coordinate map")
 
 
+Map = tuple[int | None, Any, Any]
+"""Axis, scale and shift, as scripts see a coordinate map."""
+
+
+def compose(base_map: Map, next_map: Map) -> Map:
+    """Return the map that applies the second one, then the first.
+
+    Raises:
+        AxisMismatchError: they belong to different axes.
+    """
+    found = _of_script(base_map).after(_of_script(next_map))
+    return found.axis, found.scale, found.shift
+
+
+def inverse(coord_map: Map) -> Map:
+    """Return the map back."""
+    found = _of_script(coord_map).inverse()
+    return found.axis, found.scale, found.shift
+
+
+def _of_script(given: Map) -> CoordMap:
+    axis, scale, shift = given
+    return CoordMap(axis, np.asarray(scale, float), np.asarray(shift, float))
+
+
 def _maps_down(top: Top) -> dict[Top, CoordMap]:
     """From a top to each blob that it is made from, nearest first: which coordinates of that it lies over."""
     maps = {top: IDENTITY}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +222,7 @@ class Net:
         names = [*self.outputs, *self._known(blobs)]
         parts = [
             {name: values.copy() for name, values in self.forward(blobs, None, None, **batch).items()}
-            for batch in in_batches(inputs, self._batch_size())
+            for batch in self._batch(inputs)
         ]
         return joined(parts, names, _records(inputs))
 
@@ -241,9 +241,8 @@ class Net:
         top_diffs = {name: values for name, values in arrays.items() if name in self.outputs}
         inputs = {name: values for name, values in arrays.items() if name not in top_diffs}
         values, gradients = [], []
-        size = self._batch_size()
-        tops = list(in_batches(top_diffs, size)) if top_diffs else None
-        for number, batch in enumerate(in_batches(inputs, size)):
+        tops = list(self._batch(top_diffs)) if top_diffs else None
+        for number, batch in enumerate(self._batch(inputs)):
             values.append({name: out.copy() for name, out in self.forward(blobs, None, None, **batch).items()})
             backward = self.backward(diffs, None, None, **(tops[number] if tops else {}))
             gradients.append({name: out.copy() for name, out in backward.items()})
@@ -407,10 +406,15 @@ class Net:
         except ValueError:
             raise ArgumentError(f"{what} '{name}' {shapes}", hint="numpy cannot broadcast it to that") from None
 
-    def _batch_size(self) -> int:
+    def _batch(self, blobs: Mapping[str, Any]) -> Iterator[dict[str, Array]]:
+        """Return arrays by name in pieces of the net's batch size; pycaffe's name for it, which scripts know.
+
+        Raises:
+            ArgumentError: the net has no inputs, there are no arrays, or not as many records in each.
+        """
         if not self.inputs:
             raise ArgumentError("the net has no inputs that records could be given to")
-        return self.blobs[self.inputs[0]].shape[0]
+        return in_batches(blobs, self.blobs[self.inputs[0]].shape[0])
 
 
 def _calling(hook: Hook, loans: Loans) -> Hook:

@@ -180,7 +180,7 @@ class _Writer:
             target = own if own is not None and name in own.DESCRIPTOR.fields_by_name else layer
             if target is layer and name not in layer.DESCRIPTOR.fields_by_name:
                 raise ArgumentError(f"layers of type {function.type_name} have no field '{name}'")
-            assign(target, name, value)
+            assign_proto(target, name, value)
         return layer
 
     def _name(self, named: Top | Function, function: Function) -> str:
@@ -191,7 +191,7 @@ class _Writer:
         return self._names[id(named)]
 
 
-def assign(message: Message, name: str, value: Any) -> None:
+def assign_proto(message: Message, name: str, value: Any) -> None:
     """Set a field from a Python value: dicts make messages, lists repeated fields.
 
     Raises:
@@ -207,7 +207,7 @@ def assign(message: Message, name: str, value: Any) -> None:
         elif isinstance(value, Mapping):
             target.SetInParent()
             for inner, item in value.items():
-                assign(target, inner, item)
+                assign_proto(target, inner, item)
         elif field.message_type is not None:
             target.CopyFrom(value)
         else:
@@ -223,7 +223,7 @@ def _extend(target: Any, values: Iterable[Any]) -> None:
         if isinstance(value, Mapping):
             inner = target.add()
             for name, item in value.items():
-                assign(inner, name, item)
+                assign_proto(inner, name, item)
         else:
             target.extend([_plain(value)])
 

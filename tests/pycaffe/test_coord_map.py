@@ -8,7 +8,15 @@ from mgcaffe.errors import NetError
 from mgcaffe.pycaffe import NetSpec
 from mgcaffe.pycaffe import layers as L
 from mgcaffe.pycaffe import params as P
-from mgcaffe.pycaffe.coord_map import coord_map, coord_map_from_to, crop, crop_params
+from mgcaffe.pycaffe.coord_map import (
+    AxisMismatchException,
+    compose,
+    coord_map,
+    coord_map_from_to,
+    crop,
+    crop_params,
+    inverse,
+)
 from tests.support.pycaffe_nets import write
 
 
@@ -30,6 +38,16 @@ def test_conv_pool_deconv():
     assert (axis, scale, shift) == (1, 2, 1.5)
     axis, scale, shift = coord_map_from_to(n.data, n.pool)
     assert (axis, scale, shift) == (1, 0.5, -0.75)
+
+
+def test_maps_are_composed_and_inverted():
+    assert compose((1, 2, 3), (None, 4, 5)) == (1, 8, 13)
+    assert compose((None, 4, 5), (1, 2, 3)) == (1, 8, 17)
+    assert inverse((1, 2, 3)) == (1, 0.5, -1.5)
+    there = compose(coord_map(spec().deconv.fn), coord_map(spec().pool.fn))
+    assert compose(there, inverse(there)) == (1, 1, 0)
+    with pytest.raises(AxisMismatchException, match="the axes behind 1 and 2"):
+        compose((1, 2, 3), (2, 4, 5))
 
 
 def test_pass_through_layers_change_nothing():

@@ -370,6 +370,14 @@ def test_forward_all_runs_batch_by_batch(deploy):
     np.testing.assert_allclose(deploy.forward(data=images[6:10])["prob"], result["prob"][6:10], rtol=1e-5)
 
 
+def test_batches_of_a_script_are_the_nets(deploy):
+    images = np.random.default_rng(1).standard_normal((10, 3, 8, 8)).astype(np.float32)
+    batches = [batch["data"] for batch in deploy._batch({"data": images})]
+    assert [batch.shape for batch in batches] == [(4, 3, 8, 8)] * 3
+    np.testing.assert_array_equal(np.concatenate(batches)[:10], images)
+    assert not batches[2][2:].any()
+
+
 def test_forward_backward_all(deploy):
     random = np.random.default_rng(1)
     images, top = random.standard_normal((6, 3, 8, 8)), random.standard_normal((6, 5))

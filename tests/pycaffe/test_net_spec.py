@@ -115,6 +115,15 @@ def test_values_become_fields_of_the_type_or_of_the_layer():
     assert (nested.crop_param.axis, list(nested.crop_param.offset)) == (2, [1, 2])
 
 
+def test_a_script_may_set_fields_by_itself():
+    solver = caffe.proto.caffe_pb2.SolverParameter()
+    caffe.net_spec.assign_proto(solver, "base_lr", 0.5)
+    caffe.net_spec.assign_proto(solver, "test_iter", 7)
+    caffe.net_spec.assign_proto(solver, "net_param", dict(layer=[dict(name="a", type="ReLU"), dict(name="b")]))
+    assert (solver.base_lr, list(solver.test_iter)) == (0.5, [7])
+    assert [(layer.name, layer.type) for layer in solver.net_param.layer] == [("a", "ReLU"), ("b", "")]
+
+
 def test_fields_that_do_not_exist_or_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="Convolution have no field 'kernels'"):
         L.Convolution(L.Input(), kernels=3).to_proto()
