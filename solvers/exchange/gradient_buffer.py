@@ -52,8 +52,8 @@ def frozen_gradients(param: SolverParameter, net: Net) -> list[torch.Tensor]:
     """Return the gradients of frozen parameters, flat, where they count; else an empty list.
 
     They do for the norm of clipping where Caffe computes them too, since ClipGradients adds up all there are (net.cpp,
-    sgd_solver.cpp): with `force_backward`, and of a shared parameter for each use whose layer does not give the
-    `lr_mult: 0` itself. Statistics that forward changes have none.
+    sgd_solver.cpp): with `force_backward`, of LSTM and RNN, and of a shared parameter for each use whose layer does not
+    give the `lr_mult: 0` itself. Statistics that forward changes have none.
     """
     values = net.arena.diff[net.arena.kept_together :]
     uses = (parameter for layer in net.layers for parameter in layer.parameters)

@@ -206,6 +206,29 @@ def test_of_frozen_shared_weights_the_uses_without_a_multiplier_count_for_clippi
     np.testing.assert_allclose(w - after, 0.05 * 0.01 / norm * gradient, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("kind", "count"), [("LSTM", 3), ("RNN", 5)])
+def test_gradients_of_frozen_parameters_of_recurrent_layers_count_for_clipping(kind, count, tmp_path):
+    """As in Caffe, whose inner net knows nothing of their lr_mult."""
+
+    def updates(multiplier):
+        net = f"""
+            layer {{ name: "x" type: "DummyData" top: "x" top: "on" top: "y" dummy_data_param {{
+              shape {{ dim: [3, 2, 5] }} shape {{ dim: [3, 2] }} shape {{ dim: [3, 2, 4] }}
+              data_filler {{ type: "gaussian" }} data_filler {{ value: 1 }} data_filler {{ type: "gaussian" }} }} }}
+            layer {{ name: "h" type: "{kind}" bottom: "x" bottom: "on" top: "h"
+              param {{ lr_mult: 1 }} {f"param {{ lr_mult: {multiplier} }}" * (count - 1)}
+              recurrent_param {{ num_output: 4 weight_filler {{ type: "uniform" min: -1 max: 1 }} }} }}
+            layer {{ name: "loss" type: "EuclideanLoss" bottom: "h" bottom: "y" top: "loss" }}"""
+        with make_solver(net, "clip_gradients: 0.01", tmp_path) as solver:
+            before = [each.data.clone() for each in solver.net.parameters]
+            solver.step(1)
+            return [after.data - start for after, start in zip(solver.net.parameters, before, strict=True)]
+
+    frozen, learning = updates(0), updates(1)
+    assert not any(bool(update.any()) for update in frozen[1:]) and all(bool(update.any()) for update in learning)
+    torch.testing.assert_close(frozen[0], learning[0], rtol=1e-6, atol=0)
+
+
 def test_gradients_of_frozen_parameters_that_count_have_to_be_finite(tmp_path):
     net = data_layer(write_data(tmp_path), 5) + FROZEN + LEAST_SQUARES.replace('bottom: "data"', 'bottom: "fixed"')
     for forces in (False, True):

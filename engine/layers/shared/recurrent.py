@@ -46,6 +46,7 @@ class RecurrentLayer(Layer):
     bottoms = between(2, 5)
     tops = between(1, 3)
     keeps_tops = True
+    differentiates_frozen = True
 
     state_names: tuple[str, ...] = ()
     gates = 1
