@@ -136,6 +136,8 @@ def _weights(op: Operation, way: _Way, size: int, new_size: int, factor: float) 
 def _places(op: Operation, coordinates: str, size: int, new_size: int, factor: float) -> torch.Tensor:
     """Return where the new pixels lie in the image, in float32, as ONNX Runtime computes it before it rounds."""
     places = torch.arange(new_size, dtype=torch.float32)
+    if factor == 1:
+        return places
     if coordinates == "asymmetric":
         return places / factor
     if coordinates == "align_corners":

@@ -79,7 +79,7 @@ def adaptive_max_pool(op: Operation) -> Sequence[Value]:
         window = _adaptive_window(x.shape[2], op.shape[2])
         y = None if window is None else max_pooled(op, x, [Axis(x.shape[2], *window, begin=0, end=0)])
     if y is None:
-        op.refuse(f"{x.shape[2:]} is no multiple of the output's size {op.shape[2:]}, so its windows differ in size")
+        op.refuse(f"its windows over {x.shape[2:]} for {op.shape[2:]} results differ in size; Pooling's are alike")
     return [y]
 
 

@@ -33,6 +33,8 @@ def weights(op: Operation) -> list[torch.Tensor]:
     """
     x, function = op.blob(), op.node.target
     assert callable(function)
+    if 0 in op.shape:
+        op.refuse(f"its result has shape {op.shape}, which no blob can have")
     found = []
     for place, size in enumerate(x.shape[2:]):
         alone, whole = [1] * (len(x.shape) - 2), [2] * (len(x.shape) - 2)
