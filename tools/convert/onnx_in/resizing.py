@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from mgcaffe.tools.convert.importing.resizing import interpolated, remade
+from mgcaffe.tools.convert.importing.resizing import check_size, interpolated, remade
 from mgcaffe.tools.convert.importing.values import Value
 from mgcaffe.tools.convert.onnx_in.operation import LARGEST, Operation, Table
 
@@ -103,6 +103,7 @@ def _resized(op: Operation, x: Value, shape: tuple[int, ...], factors: list[floa
 
 def _weights(op: Operation, way: _Way, size: int, new_size: int, factor: float) -> torch.Tensor:
     """Return the weights of an axis, new size x size, by ONNX's formulas."""
+    check_size(op, new_size, size)
     places = _places(op, way.coordinates, size, new_size, factor).double()
     if way.mode == "nearest":
         first = {

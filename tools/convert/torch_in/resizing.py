@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
-from mgcaffe.tools.convert.importing.resizing import interpolated, remade
+from mgcaffe.tools.convert.importing.resizing import check_size, interpolated, remade
 from mgcaffe.tools.convert.importing.values import Result, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation
+
+_ROWS_AT_ONCE = 256
 
 
 def nearest(op: Operation) -> Value:
@@ -37,15 +39,19 @@ def weights(op: Operation) -> list[torch.Tensor]:
         op.refuse(f"its result has shape {op.shape}, which no blob can have")
     found = []
     for place, size in enumerate(x.shape[2:]):
+        check_size(op, op.shape[2 + place], size)
         alone, whole = [1] * (len(x.shape) - 2), [2] * (len(x.shape) - 2)
         alone[place] = whole[place] = size
-        images = torch.eye(size, dtype=torch.float64).view(1, size, *alone).expand(1, size, *whole).contiguous()
-        given: dict[Any, Any] = {**op.arguments, next(iter(op.arguments)): images}
+        given: dict[Any, Any] = dict(op.arguments)
         for name, neutral in (("output_size", 2), ("scale_factors", 1.0)):
             if given.get(name) is not None:
                 given[name] = [each if axis == place else neutral for axis, each in enumerate(given[name])]
-        rows = function(**given)[0].movedim(1 + place, 1)
-        found.append(rows.reshape(*rows.shape[:2], -1)[:, :, 0].T.contiguous())
+        columns = []
+        for some in torch.eye(size, dtype=torch.float64).split(_ROWS_AT_ONCE):
+            images = some.view(1, -1, *alone).expand(1, -1, *whole).contiguous()
+            made = function(**{**given, next(iter(op.arguments)): images})[0].movedim(1 + place, 1)
+            columns.append(made.reshape(*made.shape[:2], -1)[:, :, 0])
+        found.append(torch.cat(columns).T.contiguous())
     return found
 
 

@@ -238,6 +238,8 @@ REFUSED = {
     "adaptive": (nn.AdaptiveMaxPool2d(4), r"its windows over \(6, 6\) for \(4, 4\) results differ in size"),
     "pad before maximum of rows": (
         lambda x: F.max_pool1d(F.pad(x.flatten(2), (1, 1)), 2), "zeros are put around an image"),
+    "too many weights": (
+        lambda x: F.interpolate(x.view(1, 1, 1, -1), (1, 10**6), mode="bilinear"), "it makes 1000000 pixels of 432"),
     "smaller than a pixel": (
         lambda x: F.interpolate(x[..., None], scale_factor=(1, 1, 0.5), mode="area"), r"shape \(3, 4, 6, 6, 0\)"),
     "pooling of three axes": (lambda x: F.max_pool3d(x.unsqueeze(2), 1), "no layer computes this operator"),
