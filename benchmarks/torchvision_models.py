@@ -53,7 +53,7 @@ wide_resnet50_2 wide_resnet101_2
 """.split()
 OTHERS = """
 fcn_resnet50 fcn_resnet101 deeplabv3_resnet50 deeplabv3_resnet101 deeplabv3_mobilenet_v3_large lraspp_mobilenet_v3_large
-r3d_18 mc3_18 r2plus1d_18
+r3d_18 mc3_18 r2plus1d_18 s3d
 """.split()
 """Models that segment images, and that classify videos."""
 TRAINED = """
@@ -64,7 +64,7 @@ shufflenet_v2_x0_5 squeezenet1_1 deeplabv3_mobilenet_v3_large lraspp_mobilenet_v
 # Where the windows before the classifier need the whole image, and where the smallest one is larger.
 SIZES = {"alexnet": 224, "vgg": 224, "inception_v3": 96}
 SIZE = 64
-VIDEO = (8, 32, 32)
+VIDEOS = {"r3d_18": (8, 32, 32), "mc3_18": (8, 32, 32), "r2plus1d_18": (8, 32, 32), "s3d": (16, 224, 224)}
 """Frames, height and width."""
 STEP_BATCH = 4
 EXPORTERS = {"TorchScript": False, "torch.export": True}
@@ -92,7 +92,7 @@ def seeded_model(name: str) -> torch.nn.Module:
     """Return a model whose weights, statistics and factors are random, the same every time."""
     torch.manual_seed(0)
     options = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
-    if name in OTHERS and not is_video(name):
+    if name in OTHERS and name not in VIDEOS:
         options = {"weights_backbone": None}
     models = import_torchvision().models
     folders = (models, models.segmentation, models.video)
@@ -111,14 +111,9 @@ def size_of(name: str) -> int:
     return next((size for start, size in SIZES.items() if name.startswith(start)), SIZE)
 
 
-def is_video(name: str) -> bool:
-    """Return whether a model classifies videos."""
-    return name in ("r3d_18", "mc3_18", "r2plus1d_18")
-
-
 def shape_of(name: str, batch: int = 1) -> tuple[int, ...]:
     """Return the shape of the input that a model is run on."""
-    return (batch, 3, *(VIDEO if is_video(name) else [size_of(name)] * 2))
+    return (batch, 3, *VIDEOS.get(name, (size_of(name),) * 2))
 
 
 def evaluate(model: Any, theirs: Any) -> tuple[float, float]:
@@ -164,7 +159,7 @@ def train(name: str) -> tuple[float, float, int]:
 
 def image_of(name: str) -> str:
     """Return what the tables say of the size of the input."""
-    return " x ".join(map(str, VIDEO)) if is_video(name) else str(size_of(name))
+    return " x ".join(map(str, VIDEOS[name])) if name in VIDEOS else str(size_of(name))
 
 
 def rows_of_evaluation(names: list[str]) -> Iterator[str]:

@@ -71,7 +71,7 @@ def max_pooled(op: Operation, x: Value, axes: Sequence[Axis]) -> Value:
 
     Args:
         op: the operator; its shape is that of the result.
-        x: (N, C, H, W) or (N, C, W); the zeros around it are those of `axes`.
+        x: (N, C, H, W), (N, C, W) or (N, C, D, H, W); the zeros around it are those of `axes`.
         axes: the windows, which `check_windows` has seen.
     """
     if isinstance(x, Padded) and not _is_not_negative(op, x):
@@ -89,6 +89,8 @@ def average_pooled(
         counts_padding: the operator's own zeros count as pixels; those around x do in any case.
         divisor: the sums of all windows are divided by it; None: by how many pixels they have.
     """
+    if len(axes) == 3 and divisor is not None:
+        op.refuse("it divides the sums over volumes by another number than they have values")
 
     def make(image: Value, both: Sequence[Axis]) -> Value:
         return _averaged(op, image, both, counts_padding, divisor)
@@ -119,7 +121,7 @@ def _averaged(op: Operation, x: Value, axes: Sequence[Axis], counts_padding: boo
 def _over_images(
     op: Operation, x: Value, axes: Sequence[Axis], make: Callable[[Value, Sequence[Axis]], Value]
 ) -> Value:
-    """Pool (N, C, H, W), or (N, C, W) as images of one row.
+    """Pool (N, C, H, W); (N, C, W) as images of one row; (N, C, D, H, W) along H and W, then along D.
 
     Args:
         op: the operator; its shape is that of the result.
@@ -128,6 +130,8 @@ def _over_images(
     """
     if len(axes) == 2:
         return make(x, axes)
+    if len(axes) == 3:
+        return _over_volumes(op, x, axes, make)
     wanted = op.shape
     image = reshaped(op, unpadded(x), (*x.shape[:2], 1, *x.shape[2:]), "image")
     if isinstance(x, Padded):
@@ -136,6 +140,30 @@ def _over_images(
     y = make(image, [Axis(size=1, kernel=1, stride=1, begin=0, end=0, ceil=axes[0].ceil), *axes])
     op.shape = wanted
     return reshaped(op, y, wanted, "row")
+
+
+def _over_volumes(
+    op: Operation, x: Value, axes: Sequence[Axis], make: Callable[[Value, Sequence[Axis]], Value]
+) -> Value:
+    wanted = op.shape
+    (batch, channels, depth), (count, rows, columns) = x.shape[:3], wanted[2:]
+    planes = reshaped(op, unpadded(x), (batch, channels * depth, *x.shape[3:]), "planes")
+    if isinstance(x, Padded):
+        planes = Padded(planes.blob, planes.shape, x.pad[1:], x.behind[1:])
+    op.shape = (batch, channels * depth, rows, columns)
+    y = make(planes, axes[1:])
+    of_planes, op.rounding = op.rounding, None
+    lines = reshaped(op, y, (batch, channels, depth, rows * columns), "lines")
+    if isinstance(x, Padded):
+        lines = Padded(lines.blob, lines.shape, (x.pad[0], 0), (x.behind[0], 0))
+    op.shape = (batch, channels, count, rows * columns)
+    y = make(lines, [axes[0], Axis(rows * columns, kernel=1, stride=1, begin=0, end=0, ceil=axes[0].ceil)])
+    if op.rounding is not None:
+        op.rounding = op.rounding.reshape(count, rows, columns)
+    if of_planes is not None:
+        op.rounding = of_planes if op.rounding is None else op.rounding * of_planes
+    op.shape = wanted
+    return reshaped(op, y, wanted, "volumes")
 
 
 def _sizes(axis: Axis, front: int, behind: int) -> torch.Tensor:

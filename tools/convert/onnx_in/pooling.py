@@ -13,10 +13,10 @@ from mgcaffe.tools.convert.onnx_in.windows import axes_of
 
 
 def _windows(op: Operation, x: Value) -> list[Axis]:
-    """Return the windows along H and W, or along W alone, and set the shape of the result."""
+    """Return the windows along each spatial axis, and set the shape of the result."""
     count = len(x.shape) - 2
-    if count not in (1, 2):
-        op.refuse(f"the input has shape {x.shape}; Pooling takes (N, C, H, W) or (N, C, W)")
+    if count not in (1, 2, 3):
+        op.refuse(f"the input has shape {x.shape}; images, rows and volumes are pooled")
     axes = axes_of(op, x, op.sizes("kernel_shape", count, None), ceil=bool(op.integer("ceil_mode", 0)))
     check_windows(op, axes)
     op.shape = (*x.shape[:2], *(axis.count for axis in axes))

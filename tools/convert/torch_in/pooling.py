@@ -25,7 +25,7 @@ def _axis_count(op: Operation, x: Value) -> int:
 
 
 def _windows(op: Operation, x: Value) -> list[Axis]:
-    """Return the windows along H and W, or along W alone."""
+    """Return the windows along each spatial axis."""
     count = _axis_count(op, x)
 
     def every_axis(sizes: Any) -> list[int]:
@@ -43,13 +43,13 @@ def _windows(op: Operation, x: Value) -> list[Axis]:
 
 
 def max_pool(op: Operation) -> Value:
-    """max_pool1d, 2d: Pooling MAX; where windows are not Caffe's, also a Slice."""
+    """max_pool1d, 2d, 3d: Pooling MAX; where windows are not Caffe's, also a Slice."""
     x = op.blob(padded=True)
     return max_pooled(op, x, _windows(op, x))
 
 
 def average_pool(op: Operation) -> Value:
-    """avg_pool1d, 2d: Pooling AVE; where it divides by other numbers than Caffe, also a Power or a Scale of H x W."""
+    """avg_pool1d, 2d, 3d: Pooling AVE; where it divides by other numbers than Caffe, also a Power or a Scale."""
     x = op.blob(padded=True)
     divisor, counts_padding = op.arguments.get("divisor_override"), bool(op["count_include_pad"])
     return average_pooled(op, x, _windows(op, x), counts_padding=counts_padding, divisor=divisor)
@@ -115,8 +115,8 @@ def zero_pad(op: Operation) -> Result:
 
 
 OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
-    **dict.fromkeys(["max_pool1d", "max_pool2d"], max_pool),
-    **dict.fromkeys(["avg_pool1d", "avg_pool2d"], average_pool),
+    **dict.fromkeys([f"max_pool{axes}d" for axes in (1, 2, 3)], max_pool),
+    **dict.fromkeys([f"avg_pool{axes}d" for axes in (1, 2, 3)], average_pool),
     **dict.fromkeys([f"adaptive_avg_pool{axes}d" for axes in (1, 2, 3)], adaptive_average_pool),
     **dict.fromkeys(["adaptive_max_pool1d", "adaptive_max_pool2d"], adaptive_max_pool),
     "pad": zero_pad,

@@ -13,6 +13,7 @@ from tests.support.torchkit import layers_of, types_of
 W = (6, 4, 3, 3)
 EVEN = (2, 3, 8, 8)
 ODD = (2, 3, 7, 8)
+VOLUME = (2, 3, 4, 5, 6)
 ROOT = 2**0.5
 
 LRN = {
@@ -176,6 +177,10 @@ CASES = {
                     "Reshape Pooling Reshape"),
     "average 1d": (13, "y = AveragePool<kernel_shape=[3], strides=[2], pads=[1,1]>(x)", {}, (2, 3, 8),
                    "Reshape Pooling Scale Reshape"),
+    "max pool 3d": (13, "y = MaxPool<kernel_shape=[2,3,2], strides=[1,2,2], pads=[1,1,0,0,1,1]>(x)", {}, VOLUME,
+                    "Reshape Pooling Reshape Pooling Slice Reshape Silence"),
+    "average 3d": (13, "y = AveragePool<kernel_shape=[2,3,2], strides=[2,2,1], pads=[0,1,0,0,1,1]>(x)", {}, VOLUME,
+                   "Reshape Pooling Slice Scale Reshape Pooling Reshape Silence"),
     "global maximum 1d": (9, "y = GlobalMaxPool(x)", {}, (2, 3, 5), "Reshape Pooling Reshape"),
     "largest of axes": (13, "a = ReduceMax<axes=[1,3], keepdims=0>(x) b = ReduceMin<axes=[3,1], keepdims=0>(x)"
                         "y = Sub(a, b)", {}, SHAPE,

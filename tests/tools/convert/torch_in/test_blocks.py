@@ -109,7 +109,9 @@ class Resized(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = F.interpolate(self.conv(x), (11, 7), mode="bilinear") * F.interpolate(self.conv(x), (11, 7), mode="bicubic")
         rows = F.avg_pool1d(self.conv(x).flatten(2), 3, 1, 1, count_include_pad=False)
-        return F.adaptive_avg_pool2d(y, 6) + rows.view_as(x)
+        volumes = F.avg_pool3d(self.conv(x).unsqueeze(1), 3, 1, 1, count_include_pad=False)
+        largest = F.max_pool3d(volumes, 3, 1, 1).view_as(x)
+        return F.adaptive_avg_pool2d(y, 6) + rows.view_as(x) + volumes.view_as(x) * largest
 
 
 class Copied(nn.Module):

@@ -242,7 +242,8 @@ REFUSED = {
         lambda x: F.interpolate(x.view(1, 1, 1, -1), (1, 10**6), mode="bilinear"), "it makes 1000000 pixels of 432"),
     "smaller than a pixel": (
         lambda x: F.interpolate(x[..., None], scale_factor=(1, 1, 0.5), mode="area"), r"shape \(3, 4, 6, 6, 0\)"),
-    "pooling of three axes": (lambda x: F.max_pool3d(x.unsqueeze(2), 1), "no layer computes this operator"),
+    "divisor over volumes": (
+        lambda x: F.avg_pool3d(x[:, :, None], (1, 2, 2), divisor_override=3), "it divides the sums over volumes"),
     "softplus": (nn.Softplus(2), "BNLL is a softplus with beta 1"),
     "softplus of another threshold": (nn.Softplus(threshold=3), "it is a line from 3 on"),
     "celu": (nn.CELU(2.0), "no layer computes this operator"),

@@ -13,6 +13,8 @@ pytestmark = pytest.mark.slow
 
 F = torch.nn.functional
 
+VOLUME = (2, 3, 4, 5, 6)
+_VOLUMES = ["Reshape", "Pooling", "Reshape", "Pooling", "Reshape"]
 _REMADE = ["InnerProduct", "Permute", "InnerProduct", "Permute"]
 
 # A module, the shape of its input, and the types of the layers that it becomes.
@@ -160,6 +162,15 @@ IDIOMS = {
         nn.AvgPool1d(3, 2, padding=1, count_include_pad=False), (2, 3, 8), ["Reshape", "Pooling", "Scale", "Reshape"]),
     "adaptive_of_rows_to_one": (nn.AdaptiveAvgPool1d(1), (2, 3, 8), ["Reduction", "Reshape"]),
     "adaptive_of_rows": (nn.AdaptiveAvgPool1d(3), (2, 3, 8), ["InnerProduct"]),
+    "max_pool_of_volumes": (nn.MaxPool3d(3, 2, padding=1), VOLUME, _VOLUMES),
+    "max_pool_of_volumes_ceil": (nn.MaxPool3d((2, 3, 2), (3, 2, 2), ceil_mode=True), VOLUME, _VOLUMES),
+    "pad_before_maximum_of_volumes": (
+        nn.Sequential(nn.ReLU(), nn.ConstantPad3d((1, 0, 0, 0, 1, 0), 0), nn.MaxPool3d(2)), VOLUME,
+        ["ReLU", "Reshape", "Pooling", "Slice", "Reshape", "Pooling", "Slice", "Reshape", "Silence"]),
+    "avg_pool_of_volumes": (nn.AvgPool3d((2, 3, 3), (1, 2, 2), padding=(0, 1, 1)), VOLUME, _VOLUMES),
+    "avg_pool_of_volumes_padding_not_counted": (
+        nn.AvgPool3d(3, 1, padding=1, count_include_pad=False), VOLUME,
+        ["Reshape", "Pooling", "Scale", "Reshape", "Pooling", "Scale", "Reshape"]),
     "adaptive_max_of_rows": (nn.AdaptiveMaxPool1d(4), (2, 3, 8), ["Reshape", "Pooling", "Reshape"]),
     "adaptive_3d_to_one": (nn.AdaptiveAvgPool3d(1), (2, 3, 2, 5, 7), ["Reduction", "Reshape"]),
     "adaptive_3d": (nn.AdaptiveAvgPool3d((2, 2, 3)), (2, 3, 2, 5, 7), _REMADE),
