@@ -77,7 +77,8 @@ def export_module(module: Any, input_shape: Shapes, name: str) -> ExportedProgra
         try:
             return _export(module, in_order, by_name)
         except Exception:
-            rows = find_rows(module, in_order, by_name)
+            with quiet():
+                rows = find_rows(module, in_order, by_name)
             if not rows:
                 raise
         in_order = tuple(each.long() if id(each) in rows else each for each in in_order)
