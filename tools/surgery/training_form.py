@@ -75,19 +75,23 @@ def to_training(net: NetParameter, data: DataChoice, loss: str | None) -> Edit:
     taken = {name for layer in kept for name in (layer.name, *layer.top)} | {_LABEL, *(blob for blob, _ in inputs)}
     made = [_data_layer(inputs, data, phase, taken) for phase in (Phase.TRAIN, Phase.TEST)]
     made += kept
-    notes = []
+    ends = []
     for value, kind in losses.items():
         number, top = value
         scores = layers[number].bottom[0] if number in replaced else layers[number].top[top]
         made += _ends(scores, kind, taken)
-        notes.append(f"a {kind} of '{scores}'")
+        ends.append(f"a {kind} of '{scores}'")
     result = with_layers(net, made)
     result.ClearField("state")
-    filled = _fill(result)
-    note = f"train_val net: {data.type} layers in place of its inputs, and {', '.join(notes)}"
+    filled, frozen = _fill(result)
+    note = f"train_val net: {data.type} layers in place of its inputs, and {', '.join(ends)}"
     note += "" if data.type == "HDF5Data" else "; check transform_param (mean, scale, mirror)"
-    fillers = (f"got weight_filler xavier, having none: {', '.join(filled)}",) if filled else ()
-    return Edit(result, {layer.name: layer.name for layer in kept}, (note, *fillers))
+    notes = [note]
+    if filled:
+        notes.append(f"got weight_filler xavier, having none: {', '.join(filled)}")
+    if frozen:
+        notes.append(f"not trained, and without weight_filler, so begin with the weights: {', '.join(frozen)}")
+    return Edit(result, {layer.name: layer.name for layer in kept}, tuple(notes))
 
 
 def _shape(layer: LayerParameter, top: int) -> list[int]:
@@ -160,15 +164,23 @@ def _data_layer(
     return row
 
 
-def _fill(net: NetParameter) -> list[str]:
-    """Give a filler to the layers that would begin with zeros; return their names."""
-    filled = []
+def _fill(net: NetParameter) -> tuple[list[str], list[str]]:
+    """Give a filler to the layers that would begin with zeros, unless their weights are frozen.
+
+    Returns:
+        The names of those that got one, and of those that are frozen.
+    """
+    filled, frozen = [], []
     for layer in net.layer:
         field = _WEIGHTED.get(layer.type)
-        if field and not getattr(layer, field).HasField("weight_filler"):
+        if not field or getattr(layer, field).HasField("weight_filler"):
+            continue
+        if layer.param and layer.param[0].lr_mult == 0:
+            frozen.append(layer.name)
+        else:
             getattr(layer, field).weight_filler.CopyFrom(FillerParameter(type="xavier"))
             filled.append(layer.name)
-    return filled
+    return filled, frozen
 
 
 def _ends(scores: str, kind: str, taken: set[str]) -> list[LayerParameter]:

@@ -40,6 +40,17 @@ def test_data_layers_a_loss_and_an_accuracy_take_their_places():
     )
 
 
+def test_frozen_weights_get_no_filler_but_are_named():
+    frozen = net(SMALL)
+    layer(frozen, "conv").param.add(lr_mult=0)
+    edit = TRAINING(frozen)
+    assert not layer(edit.net, "conv").convolution_param.HasField("weight_filler")
+    assert edit.notes[1:] == (
+        "got weight_filler xavier, having none: ip",
+        "not trained, and without weight_filler, so begin with the weights: conv",
+    )
+
+
 @pytest.mark.parametrize("model", ["alexnet", "lenet", "resnet50"])
 def test_there_and_back_gives_the_deploy_net_again(model):
     deploy = read_net(MODELS / model / "deploy.prototxt")
