@@ -234,6 +234,9 @@ class LmdbWriter:
             elif interrupted and self._work is not None:
                 with contextlib.suppress(OSError, lmdb.Error):  # what was committed before stays
                     self._records.finish()
+        except KeyboardInterrupt:
+            interrupted = True
+            raise
         finally:
             self._records.close()
             if not self._finished and not (interrupted and self._work is not None) and not self._stays:

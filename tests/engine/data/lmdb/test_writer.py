@@ -2,12 +2,14 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import resource
 
 import lmdb
 import pytest
 
+from mgcaffe.engine.data.lmdb import writer as writer_module
 from mgcaffe.engine.data.lmdb.source import open_lmdb
 from mgcaffe.engine.data.lmdb.sums import FILE, write_sums
 from mgcaffe.engine.data.lmdb.writer import LmdbWriter
@@ -76,6 +78,7 @@ def test_an_existing_folder_is_not_overwritten_unless_asked(tmp_path):
     with LmdbWriter(folder, replace=True) as writer:
         writer.put(b"new", b"value")
     assert open_lmdb(str(folder)).key(0) == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == ["db"]  # nothing is left of the one that was replaced
     for name in ("/", "."):  # which leave no name for what is unfinished
         with pytest.raises(EngineError, match="exists already"):
             LmdbWriter(name, replace=True)
@@ -131,6 +134,38 @@ def test_an_interrupted_writer_is_resumed_with_its_sums(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["db"]
 
 
+@pytest.mark.parametrize("step", ["flushing the records", "writing their sums"])
+def test_ctrl_c_while_the_database_is_finished_leaves_what_can_be_resumed(tmp_path, monkeypatch, step):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    folder = tmp_path / "db"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), LmdbWriter(folder, work="w") as writer:
+        writer.put(b"1", b"one")
+        if step == "flushing the records":
+            patch.setattr(os, "fsync", interrupt)
+        else:
+            patch.setattr("mgcaffe.engine.data.lmdb.writer.write_sums", interrupt)
+    assert not folder.exists()
+    with LmdbWriter(folder, work="w", resume=True) as writer:
+        assert (writer.count, writer.last_key) == (1, b"1")
+        writer.put(b"2", b"two")
+    source = open_lmdb(str(folder))
+    assert source.has_sums and [source.value(number) for number in range(2)] == [b"one", b"two"]
+    assert [path.name for path in tmp_path.iterdir()] == ["db"]
+
+
+def test_damage_in_what_an_interrupted_writer_left_is_said_before_all_is_written_anew(tmp_path, caplog):
+    folder = tmp_path / "db"
+    interrupted(folder)
+    os.truncate(tmp_path / "db.partial" / "data.mdb", 10000)
+    with LmdbWriter(folder, work="w", resume=True) as writer:
+        assert writer.count == 0
+        writer.put(b"a", b"new")
+    assert "what an earlier run left is of no use: data source" in caplog.text and "is cut off" in caplog.text
+    assert len(open_lmdb(str(folder))) == 1
+
+
 def test_an_error_removes_what_could_be_resumed(tmp_path):
     with pytest.raises(ValueError, match="stop"), LmdbWriter(tmp_path / "db", work="w") as writer:
         writer.put(b"a", b"b")
@@ -145,6 +180,36 @@ def test_two_writers_of_one_database_exclude_each_other(tmp_path):
         assert caught.value.exit_code == 73
         writer.put(b"a", b"b")
     assert open_lmdb(str(tmp_path / "db")).value(0) == b"b"
+
+
+def test_a_database_that_another_process_finishes_meanwhile_is_not_overwritten(tmp_path, monkeypatch):
+    """Between the look for it and the lock, which that process held."""
+    locked = writer_module._locked
+
+    def finish_another(scratch):
+        monkeypatch.setattr(writer_module, "_locked", locked)
+        write(tmp_path / "db", 3)
+        return locked(scratch)
+
+    monkeypatch.setattr(writer_module, "_locked", finish_another)
+    with pytest.raises(EngineError, match="exists already"):
+        LmdbWriter(tmp_path / "db")
+    assert [path.name for path in tmp_path.iterdir()] == ["db"]
+    assert len(open_lmdb(str(tmp_path / "db"))) == 3
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EIO])
+def test_a_file_system_without_locks_has_to_do_without(tmp_path, monkeypatch, number):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    if number == errno.EIO:
+        with pytest.raises(EngineError, match="cannot write the database .*: Input/output error"):
+            LmdbWriter(tmp_path / "db")
+    else:
+        write(tmp_path / "db", 3)
+        assert len(open_lmdb(str(tmp_path / "db"))) == 3
 
 
 @contextlib.contextmanager
