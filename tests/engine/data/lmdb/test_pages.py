@@ -138,6 +138,33 @@ def test_two_records_on_one_page_are_found_when_opening(database):
     assert "two records claim the same page" in opening(database)
 
 
+def nodes_of(file):
+    """Where each record's node is, and the first page of its value."""
+    content = file.read_bytes()
+    for leaf in pages(file, LEAF):
+        for slot in range((struct.unpack_from("<H", content, leaf * PAGE + 12)[0] - 16) // 2):
+            node = node_of(file, leaf, slot)
+            yield node, struct.unpack_from("<Q", content, node + 16)[0]
+
+
+def test_a_record_that_claims_the_last_page_of_another_one_is_found_when_opening(database):
+    file = database / "data.mdb"
+    (_, first), (node, _), *_ = nodes_of(file)
+    overwrite(file, node + 16, struct.pack("<Q", first + 1))  # each value has two pages
+    assert "two records claim the same page" in opening(database)
+
+
+@pytest.mark.parametrize("moved", [-1, 1])
+def test_a_record_that_claims_a_page_of_keys_is_found_when_opening(database, moved):
+    """As the first of its value's two pages, or as the last one."""
+    file = database / "data.mdb"
+    leaves = pages(file, LEAF)
+    beside = -1 if moved < 0 else 2
+    node, first = next((node, first) for node, first in nodes_of(file) if first + beside in leaves)
+    overwrite(file, node + 16, struct.pack("<Q", first + moved))
+    assert "a record claims a page that holds keys" in opening(database)
+
+
 @pytest.mark.parametrize(("place", "content"), [(0, b"\x00\x00"), (10, b"\x02"), (12, b"\x01")])
 def test_a_damaged_page_of_a_value_is_named_by_its_key_when_it_is_read(database, place, content):
     file = database / "data.mdb"
@@ -190,6 +217,27 @@ def test_other_formats_and_meta_pages_are_named(database):
     overwrite(file, 16, b"\xde")
     overwrite(file, 40, struct.pack("<I", 12345))
     assert "page size of 12345 bytes" in opening(database)
+
+
+@pytest.mark.parametrize(
+    ("place", "content", "message"),
+    [
+        (0, b"\x07", "meta page 0 of data.mdb is damaged"),
+        (10, b"\x02", "meta page 0 of data.mdb is damaged"),
+        (PAGE + 10, b"\x02", "meta page 1 of data.mdb is damaged"),
+        (PAGE + 40, struct.pack("<I", 8192), "the meta pages give different page sizes, 4096 and 8192"),
+        (PAGE + 92, b"\x04", "the database holds several values a key"),
+        (PAGE + 92, b"\x20", "the database holds several values a key"),
+        (PAGE + 94, struct.pack("<H", 0), "the tree's depth is 0"),
+        (PAGE + 94, struct.pack("<H", 33), "the tree's depth is 33"),
+        (PAGE + 120, struct.pack("<Q", 2**47), "meta page 1 of data.mdb counts more pages than a file can have"),
+        (PAGE + 128, struct.pack("<Q", 1), "the tree's root points to page 1, but pages 2 to"),
+    ],
+)
+def test_damage_of_a_meta_page_is_named(database, place, content, message):
+    """The second one is the newer one."""
+    overwrite(database / "data.mdb", place, content)
+    assert message in opening(database)
 
 
 def test_databases_that_caffe_does_not_write_are_refused(tmp_path):

@@ -166,6 +166,13 @@ def test_damage_in_what_an_interrupted_writer_left_is_said_before_all_is_written
     assert len(open_lmdb(str(folder))) == 1
 
 
+@pytest.mark.parametrize("work", ["w", None])
+def test_commits_wait_for_the_disk_where_a_run_can_be_resumed(tmp_path, work):
+    with LmdbWriter(tmp_path / "db", work=work) as writer:
+        writer.put(b"a", b"b")
+        assert writer._records._environment.flags()["sync"] is (work is not None)
+
+
 def test_an_error_removes_what_could_be_resumed(tmp_path):
     with pytest.raises(ValueError, match="stop"), LmdbWriter(tmp_path / "db", work="w") as writer:
         writer.put(b"a", b"b")
@@ -205,7 +212,7 @@ def test_a_file_system_without_locks_has_to_do_without(tmp_path, monkeypatch, nu
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     if number == errno.EIO:
-        with pytest.raises(EngineError, match="cannot write the database .*: Input/output error"):
+        with pytest.raises(EngineError, match=r"cannot write the database .*: Input/output error"):
             LmdbWriter(tmp_path / "db")
     else:
         write(tmp_path / "db", 3)
