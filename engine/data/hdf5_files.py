@@ -32,7 +32,7 @@ class Hdf5Reader:
         shuffle: a new order of the files, and of the rows in each, every epoch.
 
     Raises:
-        DataError: a file or dataset is missing, or does not fit the others.
+        DataError: a file or dataset is missing, or does not fit the others; later also that a file was written to.
     """
 
     def __init__(self, source: str, columns: Sequence[str], shuffle: bool) -> None:
@@ -41,6 +41,7 @@ class Hdf5Reader:
         for name, location in self._files:
             check_listed(name, location)
         self.record_shapes: list[Shape] = []
+        self._written: list[tuple[int, int]] = []
         self._rows = np.array([self._inspect(*file) for file in self._files])
         self.count = int(self._rows.sum())
         if not self.count:
@@ -78,6 +79,7 @@ class Hdf5Reader:
     def _inspect(self, file: str, location: Location) -> int:
         """Return the number of rows of a file, whose columns are checked against those of the files before."""
         with _open(file, location) as opened:
+            self._written.append(_written(file))
             shapes = [_column_shape(opened, file, location, column) for column in self._columns]
         rows = {shape[0] for shape in shapes}
         if len(rows) > 1:
@@ -98,6 +100,12 @@ class Hdf5Reader:
             self._loaded = None  # two files at once might not fit into memory
             name, location = self._files[file]
             with _open(name, location) as opened:
+                if _written(name) != self._written[file]:
+                    raise DataError(
+                        f"'{name}' changed while it was being read",
+                        location=location,
+                        hint="train from a copy of a file that is still written to",
+                    )
                 with reading(partial(_unreadable, name, location)):
                     self._loaded = (file, [opened[column][...] for column in self._columns])
         return self._loaded[1]
@@ -160,6 +168,12 @@ def _open(file: str, location: Location) -> Any:
         return h5py.File(file, "r")
     except OSError as error:
         raise DataError(f"'{file}' cannot be opened as HDF5: {error}", location=location) from error
+
+
+def _written(file: str) -> tuple[int, int]:
+    """Return the size and time of a file, which change when it is written to."""
+    status = Path(file).stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _unreadable(file: str, location: Location, reason: str) -> DataError:

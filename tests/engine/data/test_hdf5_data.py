@@ -55,6 +55,18 @@ def test_golden_files_are_read_relative_to_the_working_directory(monkeypatch):
     net.close()
 
 
+@pytest.mark.parametrize("stop", [4, 9])
+def test_a_file_that_is_written_again_before_it_is_read_is_refused(tmp_path, stop):
+    """With fewer rows than it had, or as many others."""
+    source = write(tmp_path, rows(0, 3), rows(3, 8))
+    layer = make(layer_text(source, 3))
+    write(tmp_path, rows(4, stop), names=["1.h5"])
+    assert numbers(layer, 1) == [[0, 1, 2]]
+    with pytest.raises(DataError, match=r"list.txt:2:1: '.*1.h5' changed while it was being read.*\n.*from a copy"):
+        layer.forward([])
+    layer.close()
+
+
 def test_rows_run_on_through_the_files_and_wrap_around(tmp_path):
     layer = make(layer_text(write(tmp_path, rows(0, 3), rows(3, 4), rows(4, 9)), 4))
     assert numbers(layer, 4) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 0, 1, 2], [3, 4, 5, 6]]
