@@ -18,6 +18,7 @@ from docs.generate import catalogue_text as text
 from docs.generate.layer_docs import LayerDoc, parse_layer_doc
 from mgcaffe.engine import registry
 from mgcaffe.engine.checks.fork_fields import HOW_TO_COMPUTE
+from mgcaffe.engine.checks.unused_fields import READ_IN_PART
 from mgcaffe.engine.layer import Arity, Layer
 from mgcaffe.prototxt import LayerParameter, schema_tables
 from mgcaffe.prototxt.schema_tables import Field
@@ -168,7 +169,8 @@ def _section(entry: Entry, named: dict[str, list[Field]], schema: Schema) -> Ite
         yield from _fields(param, fields, schema)
         yield from _paragraphs("\n\n".join(map(_sentence, doc.fields[param].split("\n\n"))))
         if param != TRANSFORMATION:
-            yield from _others(param, fields, schema)
+            warns = any((name, param) in READ_IN_PART for name in doc.names)
+            yield from _others(param, fields, schema, warns=warns)
     if not doc.fields:
         yield from ("", "No fields.")
     yield ""
@@ -195,13 +197,14 @@ def _origin(field: Field) -> str:
     return "a fork" if field.is_of_smaller_fork else _ORIGINS[field.origin]
 
 
-def _others(param: str, named: Sequence[Field], schema: Schema) -> Iterator[str]:
-    """Return the message's fields that the layer's docstring does not name."""
+def _others(param: str, named: Sequence[Field], schema: Schema, *, warns: bool = False) -> Iterator[str]:
+    """Return the message's fields that the layer's docstring does not name, which the layer refuses or warns of."""
     message = schema.fields(param)[0].message
     left = [field for field in schema.fields(param) if field not in named]
     idle = [field.name for field in left if field.name == "engine" or field.name in HOW_TO_COMPUTE.get(message, ())]
-    refused = [field.name for field in left if field.name not in idle and field.origin != "bvlc"]
-    for what, names in (("Without effect", idle), ("Fields of forks that are refused", refused)):
+    others = [field.name for field in left if field.name not in idle and field.origin != "bvlc"]
+    of_forks = f"Fields of forks that {'have no effect, and are warned about' if warns else 'are refused'}"
+    for what, names in (("Without effect", idle), (of_forks, others)):
         if names:
             yield ""
             yield from _wrap(f"{what}: {', '.join(f'`{name}`' for name in names)}.")

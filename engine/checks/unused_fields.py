@@ -45,7 +45,7 @@ _FURTHER = {
     "ImageData": ("transform_param", "data_param"),
     "MemoryData": ("transform_param",),
     "WindowData": ("transform_param", "data_param"),
-    "HDF5Data": ("transform_param",),
+    "HDF5Data": ("transform_param", "data_param"),
     "CriteoData": ("data_param",),
     "SoftmaxWithLoss": ("softmax_param",),
     "InfogainLoss": ("loss_param",),
@@ -58,7 +58,11 @@ _FURTHER = {
     "ConvolutionDepthwise": ("convolution_param",),
 }
 _OF_EVERY_READER = {"prefetch", "parser_threads", "bad_record", "bad_record_limit"}
-_READ_IN_PART = {("ImageData", "data_param"): _OF_EVERY_READER, ("WindowData", "data_param"): _OF_EVERY_READER}
+READ_IN_PART = {
+    ("ImageData", "data_param"): _OF_EVERY_READER,
+    ("WindowData", "data_param"): _OF_EVERY_READER,
+    ("HDF5Data", "data_param"): {"prefetch"},
+}
 """What a type reads of a message of which it does not read all; the rest stands in a message of its own."""
 _MESSAGE, _FLOATS = 11, (1, 2)
 
@@ -76,7 +80,7 @@ def check_layer(param: LayerParameter, source: Source | None = None) -> None:
         if _how_to_compute(param, field.name) or not _belongs(field.name, param.type):
             _tell(param, field.name, idle, field.name, source)
         elif field.type == _MESSAGE:
-            _tell_inner(value, field.name, idle, source, _READ_IN_PART.get((param.type, field.name)))
+            _tell_inner(value, field.name, idle, source, READ_IN_PART.get((param.type, field.name)))
 
 
 def check_numbers(param: LayerParameter, source: Source | None = None) -> None:

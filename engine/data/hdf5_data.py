@@ -2,6 +2,7 @@
 
 Fields of `hdf5_data_param` (default): source: a text file that lists the HDF5 files, separated by spaces or lines;
 batch_size; shuffle (false): the files and the rows in each in a new order every epoch. A transform_param is refused.
+Fields of `data_param` (default): prefetch (4), like that of a Data layer.
 No bottoms. Tops: one or more, each batch x the shape of a row of the dataset of its name, as floats.
 Differences from Caffe: names of files may hold spaces where each has a line to itself. With shuffle the order follows
 from the seed, and is the same on all ranks; Caffe's comes from C's generator, which nothing seeds. Values that are too

@@ -39,7 +39,7 @@ def test_the_types_own_fields_are_no_news(caplog):
     assert not caplog.records
 
 
-@pytest.mark.parametrize("kind", ["ImageData", "WindowData"])
+@pytest.mark.parametrize("kind", ["ImageData", "WindowData", "HDF5Data"])
 def test_what_layers_with_a_message_of_their_own_do_not_read_of_data_param_is_warned_about(kind, caplog):
     layer = LayerParameter(name="d", type=kind)
     layer.data_param.source, layer.data_param.batch_size, layer.data_param.prefetch = "list.txt", 4, 2
