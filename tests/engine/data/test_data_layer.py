@@ -215,6 +215,45 @@ def test_a_failure_comes_after_the_items_before_it_and_stays():
     prefetcher.close()
 
 
+def test_a_failure_wakes_who_waits_for_the_item():
+    is_made, raised = threading.Event(), []
+
+    def produce(_):
+        is_made.wait()
+        wait_until(lambda: prefetcher._changed._waiters)
+        raise OSError("broken")
+
+    def get():
+        with pytest.raises(OSError, match="broken") as caught:
+            prefetcher.get()
+        raised.append(caught.value)
+
+    prefetcher = Prefetcher(produce, 1)
+    is_made.set()
+    waiting = threading.Thread(target=get, daemon=True)
+    waiting.start()
+    waiting.join(10)
+    assert len(raised) == 1
+    prefetcher.close()
+
+
+def test_a_prefetcher_may_be_closed_in_its_own_thread():
+    """As where that is the thread in which its forgotten owner is collected."""
+    is_made, closed = threading.Event(), []
+
+    def produce(_):
+        is_made.wait()
+        prefetcher.close()
+        closed.append(True)
+
+    prefetcher = Prefetcher(produce, 1)
+    is_made.set()
+    with pytest.raises(RuntimeError, match="the prefetcher is closed"):
+        prefetcher.get()
+    prefetcher.close()
+    assert closed
+
+
 def test_a_closed_prefetcher_gives_nothing():
     prefetcher = Prefetcher(lambda number: number, 1)
     prefetcher.close()

@@ -22,7 +22,7 @@ def test_the_stages_of_complete_batches_are_added_up(tmp_path, threads):
     layer.close()
     assert (first.records, both.records, both.since(first).records) == (6, 12, 6)
     assert all(both.stages[stage] > first.stages[stage] > 0 for stage in STAGES)
-    assert both.made_s > first.made_s > 0
+    assert both.made_s > first.made_s > 0 and both.since(first).made_s == both.made_s - first.made_s
     if threads == 1:
         assert sum(both.since(first).stages.values()) <= both.since(first).made_s
 
