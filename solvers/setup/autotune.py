@@ -68,7 +68,7 @@ def autotune(
             GPU; if so, it measures no more.
 
     Raises:
-        DataError: on rank 0: a file given by name that cannot be used (65) or written (73).
+        DataError: on rank 0: a file given by name that cannot be used (65) or written (73), or no folder for another.
     """
     if (setting := param.autotune) in ("", OFF):
         return
@@ -117,7 +117,7 @@ def tune_net(
             no more are measured.
 
     Raises:
-        DataError: a file given by name cannot be used (exit code 65) or written (73).
+        DataError: a file given by name cannot be used (exit code 65) or written (73), or another has no folder (65).
     """
     machine = Machine.here(net.device)
     is_named = setting != ON

@@ -50,8 +50,20 @@ class Machine:
         return cls(name, str(torch.__version__), torch.get_num_threads())
 
     def default_file(self) -> Path:
-        """Return the file in the user's cache folder ($XDG_CACHE_HOME, else ~/.cache) that is this machine's."""
-        root = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        """Return the file in the user's cache folder ($XDG_CACHE_HOME, else ~/.cache) that is this machine's.
+
+        Raises:
+            DataError: there is no such folder, since the user has no home.
+        """
+        root = os.environ.get("XDG_CACHE_HOME")
+        if not root:
+            try:
+                root = Path("~/.cache").expanduser()
+            except RuntimeError:
+                raise DataError(
+                    "there is no folder for what autotune measures: this user has no home",
+                    hint="set HOME or XDG_CACHE_HOME, or name a file: --autotune=FILE",
+                ) from None
         digest = hashlib.sha256(repr(self).encode()).hexdigest()[:12]
         name = re.sub(r"[^A-Za-z0-9]+", "-", self.processor).strip("-").lower()[:40]
         return Path(root, "mgcaffe", "autotune", f"{name}-{self.threads}-threads-{digest}.json")

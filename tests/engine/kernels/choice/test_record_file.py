@@ -1,4 +1,5 @@
 import json
+import pwd
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ RECORDS = {
 
 
 def test_what_is_written_is_read(tmp_path):
-    path = tmp_path / "new folder" / "choices.json"
+    path = tmp_path / "new" / "folder" / "choices.json"
     write_records(path, HERE, RECORDS)
     assert read_records(path, HERE) == RECORDS
     assert list(json.loads(path.read_text())["operations"]) == ["a: x 2", "b: x 3"]
@@ -80,3 +81,14 @@ def test_each_machine_has_a_file_of_its_own_in_the_cache_folder(tmp_path, monkey
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert here.default_file().parent == tmp_path / ".cache" / "mgcaffe" / "autotune"
+
+
+def test_a_user_without_a_home_is_told_to_name_a_folder(monkeypatch):
+    def unknown(number):
+        raise KeyError(number)
+
+    for name in ("XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(DataError, match=r"no folder for what autotune measures.*\n.*XDG_CACHE_HOME"):
+        HERE.default_file()
