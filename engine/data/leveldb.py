@@ -11,11 +11,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import importlib.util
+import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from weakref import finalize
 
 import numpy as np
@@ -56,28 +58,28 @@ class LevelDb:
         self._folder = folder
         _refuse_if_locked(path)
         try:
-            links = TemporaryDirectory(prefix="mgcaffe_leveldb_")
+            links = mkdtemp(prefix="mgcaffe_leveldb_")
         except OSError as error:
             raise DataError(
                 f"no temporary folder can be made, by which LevelDB '{folder}' is read: {error.strerror}",
                 hint="let TMPDIR name a folder that can be written to",
             ) from error
-        finalize(self, links.cleanup)
+        finalize(self, _remove_links, links, os.getpid())
         try:
             for file in path.resolve().iterdir():
                 if _FILE.fullmatch(file.name):
                     self._refuse_unknown_records(file)
-                    (Path(links.name) / file.name).symlink_to(file)
+                    (Path(links) / file.name).symlink_to(file)
         except OSError as error:
             raise DataError(f"LevelDB '{folder}' cannot be opened: {error.strerror}: {error.filename}") from error
-        self._links = links.name
+        self._links = links
         options = rocksdict.Options(raw_mode=True)
         options.set_paranoid_checks(True)
         options.set_max_open_files(_OPEN_FILES)
         # A process that was killed while it wrote leaves half a record at the end of the log.
         options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.tolerate_corrupted_tail_records())
         with self._reading():
-            self._database = rocksdict.Rdict(links.name, options, access_type=rocksdict.AccessType.read_only())
+            self._database = rocksdict.Rdict(links, options, access_type=rocksdict.AccessType.read_only())
         finalize(self, self._database.close)
 
     def records(self, *, values: bool = True) -> Iterator[tuple[bytes, bytes]]:
@@ -164,6 +166,12 @@ class LevelDbSource(RecordSource):
 def is_leveldb(folder: Path) -> bool:
     """Return whether a LevelDB lies in the folder."""
     return (folder / "CURRENT").exists()
+
+
+def _remove_links(folder: str, process: int) -> None:
+    """Remove a temporary folder, unless this process was forked from the one that made it and may still read by it."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _refuse_if_locked(folder: Path) -> None:

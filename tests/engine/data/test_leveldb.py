@@ -117,6 +117,22 @@ def test_the_temporary_folder_goes_with_the_last_reader(tmp_path, monkeypatch):
     assert not list(links.iterdir())
 
 
+def test_a_forked_process_leaves_the_temporary_folder_to_its_parent(tmp_path, monkeypatch):
+    """RocksDB opens a database's files by the links, and some of them again and again where there are many."""
+    links = tmp_path / "links"
+    links.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(links))
+    source = open_records(str(write_leveldb(tmp_path / "db", [b"1", b"2"])))
+    before = sorted(links.rglob("*.ldb"))
+    child = os.fork()
+    if not child:
+        del source
+        os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert before and sorted(links.rglob("*.ldb")) == before
+    assert source.value(1) == b"2"
+
+
 # -- databases that cannot be read -----------------------------------------------------------------------
 
 
