@@ -64,6 +64,11 @@ def test_torchrun_counts_where_another_launcher_has_started_it_on_every_host():
     assert detect(one_each) == Launch(0, 1, 0, 1, "none")
 
 
+def test_mpi_is_what_its_own_launchers_start():
+    assert detect(OPENMPI).has_mpi and detect(STEP).has_mpi
+    assert not detect(TORCHRUN).has_mpi and not detect({}).has_mpi
+
+
 def test_variables_that_a_script_sets_for_torch_do_not_hide_mpi():
     assert detect({**OPENMPI, "RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}) == detect(OPENMPI)
 

@@ -132,6 +132,22 @@ def test_one_that_another_program_slows_down_once_takes_part(clock):
     assert contest.records["doubling: x 3"].chosen == "disturbed"
 
 
+def test_those_that_are_close_run_in_turns_and_the_least_time_counts(clock):
+    other = clock.candidate("other", 0.5, doubled)
+
+    def run(call):
+        if clock.runs.get("other", 0) < 2:  # in the runs before the turns
+            clock.now += 0.7
+        return other.run(call)
+
+    doubling = operation([clock.candidate("rule", 1.0, doubled), Candidate("other", other.serves, run)])
+    contest = Contest({})
+    contest.run(doubling, Call(torch.ones(3)))
+    assert contest.records["doubling: x 3"].chosen == "other"
+    assert contest.records["doubling: x 3"].seconds == pytest.approx({"rule": 1.0, "other": 0.5})
+    assert clock.runs == {"rule": 2 + 3, "other": 2 + 3 + 1}  # the last time for the caller
+
+
 def test_one_that_is_hopeless_runs_once(clock):
     doubling = operation([clock.candidate("rule", 1.0, doubled), clock.candidate("hopeless", 5.1, doubled)])
     contest = Contest({})
