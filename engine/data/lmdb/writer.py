@@ -202,10 +202,17 @@ class LmdbWriter:
         if self._replaces and self.folder.exists():
             self.folder.rename(old)
         self._scratch.rename(self.folder)
+        self._finished = True
         flush_folder(self.folder.absolute().parent)
         if old.exists():
-            shutil.rmtree(old)
-        self._finished = True
+            try:
+                shutil.rmtree(old)
+            except OSError as error:
+                _log.warning(
+                    "the database that was replaced is left in '%s', since it cannot be removed: %s",
+                    old,
+                    error.strerror,
+                )
 
     def _failure(self, error: Exception) -> EngineError:
         self._fails = True

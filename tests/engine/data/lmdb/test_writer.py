@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import resource
+import shutil
 
 import lmdb
 import pytest
@@ -82,6 +83,22 @@ def test_an_existing_folder_is_not_overwritten_unless_asked(tmp_path):
     for name in ("/", "."):  # which leave no name for what is unfinished
         with pytest.raises(EngineError, match="exists already"):
             LmdbWriter(name, replace=True)
+
+
+def test_a_replaced_database_that_cannot_be_removed_is_left_and_named(tmp_path, monkeypatch, caplog):
+    """As on NFS, where a file that another process has open stays under another name."""
+    folder = write(tmp_path / "db", 3)
+
+    def refuse(*_, **__):
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+
+    with monkeypatch.context() as patch, LmdbWriter(folder, replace=True) as writer:
+        writer.put(b"new", b"value")
+        patch.setattr(shutil, "rmtree", refuse)
+    assert open_lmdb(str(folder)).key(0) == b"new"
+    (left,) = tmp_path.glob("db.*.old")
+    assert f"is left in '{left}', since it cannot be removed: Directory not empty" in caplog.text
+    assert len(open_lmdb(str(left))) == 3
 
 
 def test_a_key_given_twice_is_refused(tmp_path):
