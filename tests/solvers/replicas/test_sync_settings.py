@@ -28,6 +28,7 @@ def test_without_sync_ranks_train_in_step():
         ("sync: MA", "synchronized by MA every 5 iterations (alpha 1)"),
         ("sync: DS_SYNC", "synchronized by DS_SYNC every iteration"),
         ("sync: BMUF alpha: 0.5", "BMUF every 5 iterations (alpha 0.5, block momentum 0.75, by increment)"),
+        ("sync: BMUF alpha: 1", "BMUF every 5 iterations (alpha 1, block momentum 0.75)"),
         ("sync: BMUF", "BMUF every 5 iterations (alpha 1, block momentum 0.75)"),
         ("sync: SHADOW_MA", "synchronized by SHADOW_MA in the background (alpha 0.5, by increment)"),
         ("sync: EASGD sync_every: 10", "synchronized by EASGD every 10 iterations (alpha 0.2)"),

@@ -137,6 +137,14 @@ def test_caffes_own_state_is_read(tmp_path):
     assert [values.flat[0] for values in state.history] == list(range(12))  # by number, not by the alphabet
 
 
+def test_a_state_may_name_no_weights(tmp_path):
+    snapshot(tmp_path)
+    with h5py.File(tmp_path / "net_iter_3.solverstate.h5", "r+") as file:
+        del file["learned_net"]
+    state = read_state(tmp_path / "net_iter_3.solverstate.h5")
+    assert (state.progress.iteration, state.learned_net, state.find_weights()) == (3, "", None)
+
+
 def test_weights_whose_name_is_not_utf8_are_found(tmp_path):
     weights, _ = snapshot(tmp_path)
     state, name = tmp_path / "net_iter_3.solverstate.h5", os.fsdecode(b"b\xe4r.caffemodel.h5")
