@@ -1,4 +1,4 @@
-"""A net whose operations `autotune` measures, trained for three iterations."""
+"""A net whose operations `autotune` measures, trained for three iterations, and measuring that starts no process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import h5py
 import torch
 
 from mgcaffe.comm import run_ranks
+from mgcaffe.engine.kernels.measuring import answer_all
 from tests.support.solverkit import Recorder, data_layer, make_solver, weights_of
 
 NET = "".join(
@@ -26,6 +27,13 @@ NET = "".join(
         "name: 'loss' type: 'EuclideanLoss' bottom: 'ip' bottom: 'label' top: 'loss'",
     )
 )
+
+
+def measure_here(asked, bound):
+    """Yield what `measuring.measure` does, measured in this process: one of its own loads torch anew."""
+    for text, answer in zip(asked, answer_all(asked, bound), strict=True):
+        assert answer.measured is not None, answer
+        yield text, answer.measured
 
 
 def write_images(folder):

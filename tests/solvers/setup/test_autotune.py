@@ -68,6 +68,7 @@ def _odd(text):
     return "positions" if text.startswith("convolution") else "mm"
 
 
+@pytest.mark.usefixtures("measures_here")
 def test_convolutions_that_round_more_have_to_be_asked_for_and_ranks_agree_on_them(tmp_path):
     file = tmp_path / "choices.json"
     fields = f'autotune: "{file}"'
@@ -107,6 +108,7 @@ def test_deterministic_without_a_record_follows_the_rules(tmp_path):
     assert torch.equal(weights, by_rule)
 
 
+@pytest.mark.usefixtures("measures_here")
 def test_a_bad_file_in_the_cache_is_said_once_and_replaced(tmp_path, cache):
     file = Machine.here(torch.device("cpu")).default_file()
     for content in ("{", json.dumps({"autotune": 7, "machine": {"processor": "old", "pytorch": "1", "threads": 1}})):
@@ -119,6 +121,7 @@ def test_a_bad_file_in_the_cache_is_said_once_and_replaced(tmp_path, cache):
         assert len(read_records(file, Machine.here(torch.device("cpu")))) == 14
 
 
+@pytest.mark.usefixtures("measures_here")
 def test_a_cache_that_cannot_be_written_is_said_once_and_training_goes_on(tmp_path, cache):
     cache.write_text("no folder")
     ((_, recorder, choices),) = train(tmp_path, 'autotune: "on"')
@@ -144,6 +147,7 @@ def test_a_file_given_by_name_that_cannot_be_written_stops_the_run_before_anythi
     assert caught.value.exit_code == EXIT_CANNOT_WRITE
 
 
+@pytest.mark.usefixtures("measures_here")
 def test_what_another_run_has_recorded_meanwhile_stays(tmp_path, cache, monkeypatch):
     here = Machine.here(torch.device("cpu"))
     file, theirs, measure = here.default_file(), Measured("aten", "aten", {"aten": 1.0}), autotune._measure
@@ -160,6 +164,7 @@ def test_what_another_run_has_recorded_meanwhile_stays(tmp_path, cache, monkeypa
     assert len(records) == 14
 
 
+@pytest.mark.usefixtures("measures_here")
 def test_a_record_that_does_not_hold_any_more_leaves_the_file_though_nothing_takes_its_place(tmp_path, monkeypatch):
     here, file = Machine.here(torch.device("cpu")), tmp_path / "choices.json"
     train(tmp_path, f'autotune: "{file}"')
@@ -172,6 +177,7 @@ def test_a_record_that_does_not_hold_any_more_leaves_the_file_though_nothing_tak
     assert set(read_records(file, here)) == set(records) - {stale}
 
 
+@pytest.mark.usefixtures("measures_here")
 def test_a_named_file_that_has_become_another_machines_meanwhile_is_left_to_it(tmp_path, monkeypatch):
     file, measure = tmp_path / "choices.json", autotune._measure
     theirs = Machine("another processor", "2.13.0", 1)

@@ -13,6 +13,8 @@ from mgcaffe.solvers.events import Noted, Warned
 from mgcaffe.solvers.setup import autotune
 from tests.support.autotunekit import texts, train
 
+pytestmark = pytest.mark.usefixtures("measures_here")
+
 OPERATIONS = 14
 """How many operations of that net are measured."""
 

@@ -128,6 +128,7 @@ def test_a_processor_that_is_slow_at_it_is_warned_of(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.usefixtures("measures_here")
 def test_autotune_measures_products_of_16_bits_apart(tmp_path, monkeypatch):
     monkeypatch.setattr("mgcaffe.engine.kernels.processor.multiplies_bf16", lambda: True)
     file = tmp_path / "choices.json"
