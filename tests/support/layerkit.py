@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from mgcaffe.engine import fillers, registry
@@ -87,8 +88,7 @@ def check_gradients(
     for what, values, diff in targets:
         assert diff is not None, f"{what}: no gradient"
         assert tuple(diff.shape) == tuple(values.shape), f"{what}: gradient has shape {tuple(diff.shape)}"
-        for position in range(values.numel()):
-            index = tuple(int(i) for i in torch.unravel_index(torch.tensor(position), values.shape))
+        for index in np.ndindex(tuple(values.shape)):
             kept = values[index].item()
             values[index] = kept + step
             above = objective()

@@ -184,11 +184,27 @@ def test_a_filter_larger_than_the_image_by_less_than_a_stride_meets_zeros_beyond
 def test_gradients_of_filters_larger_than_the_image(size) -> None:
     layer, (top_shape,) = make_layer(text("num_output: 2 kernel_size: 3 stride: 2"), [(2, 2, *size)])
     assert top_shape == (2, 2, *[1] * len(size))
-    x = random_input((2, 2, *size))
+    x, dy = random_input((2, 2, *size)), random_input(top_shape, seed=6)
     check_gradients(layer, [x])
+
+    def gradients():
+        """Of the bottom, and of weights and bias after two passes."""
+        for parameter in layer.parameters:
+            parameter.clear_diff()
+        for _ in range(2):
+            _, (dx,) = forward_backward(layer, [x], [dy])
+        return dx, *(parameter.diff.clone() for parameter in layer.parameters)
+
+    dx, weights, bias = gradients()
     for wants, trains in ((True, False), (False, True)):  # each direction alone
         layer.wants_bottom, layer.parameters[0].wanted = [wants], trains
-        check_gradients(layer, [x])
+        alone = gradients()
+        torch.testing.assert_close(alone[2], bias)
+        if wants:
+            torch.testing.assert_close(alone[0], dx)
+        else:
+            assert alone[0] is None
+            torch.testing.assert_close(alone[1], weights)
 
 
 def test_a_filter_that_lacks_a_whole_stride_is_refused_and_shapes_may_change() -> None:
