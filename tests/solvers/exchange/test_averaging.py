@@ -1,6 +1,7 @@
 """How gradients come to their plan: tried while training goes on, read from a file, emulated, or not measured."""
 
 import json
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -27,9 +28,32 @@ def train(size, folder, comm, *, iterations=TRIALS, restore=None):
     return train_ranks(size, folder, fields, iterations=iterations, restore=restore)
 
 
-@pytest.mark.slow
-def test_auto_is_the_default_tries_plans_and_changes_no_bit(tmp_path):
-    tried, fixed = train(2, tmp_path, ""), train(2, tmp_path, "schedule: SINGLE")
+@dataclass
+class Run:
+    """What two ranks return of a training, and the snapshot that they end with."""
+
+    ranks: list
+    state: str
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Return a function that trains two ranks through all trials, once for each setting of the plan."""
+    runs = {}
+
+    def find(comm, more=""):
+        if (comm, more) not in runs:
+            folder = tmp_path_factory.mktemp("found")
+            fields = f"{more} comm_param {{ calibration_iterations: 4 {comm} }}"
+            ranks = train_ranks(2, folder, fields, iterations=TRIALS)
+            runs[comm, more] = Run(ranks, f"{folder}/net_iter_{TRIALS}.solverstate")
+        return runs[comm, more]
+
+    return find
+
+
+def test_auto_is_the_default_tries_plans_and_changes_no_bit(found):
+    tried, fixed = found("").ranks, found("schedule: SINGLE").ranks
     for (weights, recorder, plan), (others, _, _) in zip(tried, fixed, strict=True):
         assert torch.equal(weights, others)
         chosen = recorder.of(PlanChosen)[-1]  # the first, unless the machine was so busy that it planned again
@@ -39,11 +63,10 @@ def test_auto_is_the_default_tries_plans_and_changes_no_bit(tmp_path):
     assert tried[0][2] == tried[1][2]
 
 
-def test_autos_plan_is_stored_and_used_again_without_measuring(tmp_path):
-    stored = train(2, tmp_path, "")[0][2]
-    state = f"{tmp_path}/net_iter_{TRIALS}.solverstate"
-    for _, recorder, plan in train(2, tmp_path, "", iterations=10, restore=state):
-        assert plan == stored
+def test_autos_plan_is_stored_and_used_again_without_measuring(tmp_path, found):
+    first = found("")
+    for _, recorder, plan in train(2, tmp_path, "", iterations=10, restore=first.state):
+        assert plan == first.ranks[0][2]
         assert not recorder.of(PlanChosen)
 
 
@@ -66,10 +89,8 @@ def test_another_bucket_size_does_not_take_the_snapshots_buckets(tmp_path, measu
         assert len(plan.groups) == 1
 
 
-def test_another_schedule_does_not_take_autos_plan(tmp_path):
-    train(2, tmp_path, "")
-    state = f"{tmp_path}/net_iter_{TRIALS}.solverstate"
-    for _, recorder, plan in train(2, tmp_path, "schedule: WFBP", iterations=4, restore=state):
+def test_another_schedule_does_not_take_autos_plan(tmp_path, found):
+    for _, recorder, plan in train(2, tmp_path, "schedule: WFBP", iterations=4, restore=found("").state):
         assert recorder.of(PlanChosen) and plan.schedule == "wfbp"
 
 
@@ -144,17 +165,15 @@ def test_deterministic_measures_nothing(tmp_path):
         assert plan.schedule == "single"
 
 
-def test_deterministic_goes_on_with_a_plan_that_was_found_earlier(tmp_path):
-    stored = train(2, tmp_path, "")[0][2]
-    state = f"{tmp_path}/net_iter_{TRIALS}.solverstate"
-    for _, _, plan in train(2, tmp_path, "deterministic: true", iterations=5, restore=state):
-        assert plan == stored
+def test_deterministic_goes_on_with_a_plan_that_was_found_earlier(tmp_path, found):
+    first = found("")
+    for _, _, plan in train(2, tmp_path, "deterministic: true", iterations=5, restore=first.state):
+        assert plan == first.ranks[0][2]
 
 
 SLOW_LINK = 'emulate_link: "a=2e-3,b=1e-6"'
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "kinds", "more"),
     [
@@ -164,10 +183,9 @@ SLOW_LINK = 'emulate_link: "a=2e-3,b=1e-6"'
         ("overlap_forward: false", {False}, ""),
     ],
 )
-def test_auto_overlaps_the_forward_pass_as_it_is_asked_to_and_changes_no_bit(tmp_path, asked, kinds, more):
-    fields = "{} comm_param {{ calibration_iterations: 4 {} {} }}"
-    tried = train_ranks(2, tmp_path, fields.format(more, SLOW_LINK, asked), iterations=TRIALS)
-    fixed = train_ranks(2, tmp_path, fields.format(more, "schedule: SINGLE", ""), iterations=TRIALS)
+def test_auto_overlaps_the_forward_pass_as_it_is_asked_to_and_changes_no_bit(found, asked, kinds, more):
+    tried = found(f"{SLOW_LINK} {asked}", more).ranks
+    fixed = found("schedule: SINGLE", more).ranks
     for (weights, recorder, _), (others, _, _) in zip(tried, fixed, strict=True):
         assert torch.equal(weights, others)
         chosen = recorder.of(PlanChosen)[-1]  # the first, unless the machine was so busy that it planned again
@@ -178,20 +196,19 @@ def test_auto_overlaps_the_forward_pass_as_it_is_asked_to_and_changes_no_bit(tmp
 
 
 @pytest.mark.parametrize(("asked", "overlaps"), [("", True), ("overlap_forward: false", False)])
-def test_a_stored_plan_overlaps_as_it_was_found_unless_the_solver_says_otherwise(tmp_path, asked, overlaps):
-    stored = train(2, tmp_path, "overlap_forward: true")[0][2]
+def test_a_stored_plan_overlaps_as_it_was_found_unless_the_solver_says_otherwise(tmp_path, found, asked, overlaps):
+    first = found("overlap_forward: true")
+    stored = first.ranks[0][2]
     assert stored.overlaps_forward
-    state = f"{tmp_path}/net_iter_{TRIALS}.solverstate"
-    for _, _, plan in train(2, tmp_path, asked, iterations=10, restore=state):
+    for _, _, plan in train(2, tmp_path, asked, iterations=10, restore=first.state):
         assert plan.overlaps_forward == overlaps
         assert (plan == stored) == overlaps
 
 
-def test_a_stored_plan_that_waits_is_given_an_order_where_overlap_is_asked_for(tmp_path):
-    stored = train(2, tmp_path, "overlap_forward: false")[0][2]
-    state = f"{tmp_path}/net_iter_{TRIALS}.solverstate"
-    for _, _, plan in train(2, tmp_path, "overlap_forward: true", iterations=10, restore=state):
-        assert plan == overlapping(stored)
+def test_a_stored_plan_that_waits_is_given_an_order_where_overlap_is_asked_for(tmp_path, found):
+    first = found("overlap_forward: false")
+    for _, _, plan in train(2, tmp_path, "overlap_forward: true", iterations=10, restore=first.state):
+        assert plan == overlapping(first.ranks[0][2])
 
 
 def test_no_other_schedule_overlaps_unless_it_is_asked_to(tmp_path):
