@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import signal
 from pathlib import Path
 
 import pytest
-import torch
 
-from tests.support.engine_command import Engine
+from tests.support.engine_command import Engine, process_as_before
 
 
 @pytest.fixture
@@ -26,17 +23,8 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 @pytest.fixture(autouse=True)
 def _process_as_before():
-    """The command takes over logging, signals and threads; other tests want them as they were."""
-    logger = logging.getLogger("mgcaffe")
-    before = (logger.handlers[:], logger.level, logger.propagate)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
-    threads = torch.get_num_threads()
-    yield
-    logger.handlers[:], level, logger.propagate = before
-    logger.setLevel(level)  # forgets which levels were enabled, too
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-    torch.set_num_threads(threads)
+    with process_as_before():
+        yield
 
 
 @pytest.fixture

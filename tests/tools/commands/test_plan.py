@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from mgcaffe.comm.planning.trace import read_trace
+from tests.support.engine_command import Engine, process_as_before
 
 LINE = "--network=affine:a=1e-3,b=1e-9"
 
 
-@pytest.fixture
-def two_layers(engine):
-    """The small net with another inner product in front of its own."""
+def write_two_layers(engine):
+    """Write the small net with another inner product in front of its own, and a trace of it."""
     engine.write(
         "net.prototxt",
         engine.net.replace(
@@ -26,6 +28,12 @@ def two_layers(engine):
         ),
     )
     engine.write("trace.csv", "# forward_us: 1000\nlayer,elements,backward_us\nfc,20,1500\nip,24,500\n")
+
+
+@pytest.fixture
+def two_layers(engine):
+    """A folder with that net."""
+    write_two_layers(engine)
     return engine
 
 
@@ -102,29 +110,55 @@ def test_a_measured_cost_is_shown_with_its_line(two_layers):
     assert "a measured curve, fitted by" in result.stdout
 
 
-@pytest.mark.mpi
-@pytest.mark.slow
-def test_two_ranks_train_by_an_exported_plan_and_by_an_edited_one(two_layers):
-    exported = two_layers.run(
-        "plan", "solver.prototxt", LINE, "--workers=2", "--trace=trace.csv", "--schedule=wfbp", "--export=plan.json"
-    )
+@dataclass(frozen=True)
+class TrainedByPlans:
+    """What two ranks have left in a folder, and what rank 0 said of each training."""
+
+    folder: Path
+    said: dict[str, str]
+    exported: str
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Train that net by an exported plan, by an edited one, with a cost file, and over an emulated link."""
+    engine = Engine(tmp_path_factory.mktemp("trained"))
+    engine.write("solver.prototxt", engine.solver)
+    write_two_layers(engine)
+    with process_as_before(), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(engine.folder)
+        exported = engine.run(
+            "plan", "solver.prototxt", LINE, "--workers=2", "--trace=trace.csv", "--schedule=wfbp", "--export=plan.json"
+        )
     assert exported.returncode == 0, exported.stderr
-    assert "Plan of schedule wfbp written to plan.json" in exported.stdout
-    text = (two_layers.folder / "plan.json").read_text()
+    text = (engine.folder / "plan.json").read_text()
     kept = [line for line in text.splitlines() if '"from": "fc"' not in line]
     merged = "\n".join(kept).replace('"down_to": "ip"', '"down_to": "fc"').replace("},\n ]", "}\n ]")
-    two_layers.write("edited.json", merged)
-    words = ["train", "solver.prototxt", "--max_iter=3", "--json_log=run.json"]
-    for file, schedule, groups in (
-        ("plan.json", "wfbp", [[1, 1, 96], [0, 0, 80]]),
-        ("edited.json", "wfbp (edited)", [[0, 1, 176]]),
-    ):
-        (two_layers.folder / "run.json").unlink(missing_ok=True)
-        result = two_layers.mpirun(2, *words, f"--plan_file={file}")
-        assert result.returncode == 0, result.stderr
-        lines = [json.loads(line) for line in (two_layers.folder / "run.json").read_text().splitlines()]
-        (plan,) = [line for line in lines if line["event"] == "plan"]
-        assert (plan["schedule"], plan["groups"], plan["iter"]) == (schedule, groups, 0)
+    engine.write("edited.json", merged)
+    words = ["train", "solver.prototxt", "--max_iter=3"]
+    said = engine.mpirun_in_turn(
+        2,
+        {
+            "plan": [*words, "--plan_file=plan.json", "--json_log=plan.log"],
+            "edited": [*words, "--plan_file=edited.json", "--json_log=edited.log"],
+            "costs": [*words, "--schedule=optimal", "--calibration_iterations=2", "--cost_file=costs.json"],
+            "link": [*words, "--emulate_link=a=1e-3,b=2e-9"],
+        },
+    )
+    return TrainedByPlans(engine.folder, said, exported.stdout)
+
+
+@pytest.mark.mpi
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "schedule", "groups"),
+    [("plan", "wfbp", [[1, 1, 96], [0, 0, 80]]), ("edited", "wfbp (edited)", [[0, 1, 176]])],
+)
+def test_two_ranks_train_by_an_exported_plan_and_by_an_edited_one(trained, name, schedule, groups):
+    assert "Plan of schedule wfbp written to plan.json" in trained.exported
+    lines = [json.loads(line) for line in (trained.folder / f"{name}.log").read_text().splitlines()]
+    (plan,) = [line for line in lines if line["event"] == "plan"]
+    assert (plan["schedule"], plan["groups"], plan["iter"]) == (schedule, groups, 0)
 
 
 @pytest.mark.mpi
@@ -168,29 +202,24 @@ def test_mistakes_are_reported_in_one_message(two_layers, words, code, message):
 
 @pytest.mark.mpi
 @pytest.mark.slow
-def test_a_cost_file_of_training_serves_as_measured_cost(two_layers):
-    trained = two_layers.mpirun(
-        2, "train", "solver.prototxt", "--max_iter=3", "--schedule=optimal", "--calibration_iterations=2",
-        "--cost_file=costs.json",
-    )  # fmt: skip
-    assert trained.returncode == 0, trained.stderr
-    assert "All-reduce costs were measured and written to costs.json (which held none)" in trained.stderr
-    result = two_layers.run("plan", "--trace=trace.csv", "--cost=costs.json", "--workers=2")
+def test_a_cost_file_of_training_serves_as_measured_cost(two_layers, trained):
+    assert "All-reduce costs were measured and written to costs.json (which held none)" in trained.said["costs"]
+    costs = f"--cost={trained.folder / 'costs.json'}"
+    result = two_layers.run("plan", "--trace=trace.csv", costs, "--workers=2")
     assert result.returncode == 0, result.stderr
     assert "a measured curve, fitted by" in result.stdout
-    result = two_layers.run("plan", "--trace=trace.csv", "--cost=costs.json", "--workers=3")
+    result = two_layers.run("plan", "--trace=trace.csv", costs, "--workers=3")
     assert result.returncode == 65 and "measured with 2 workers, not with 3" in result.stderr
 
 
 @pytest.mark.mpi
 @pytest.mark.slow
-def test_the_emulated_link_is_planned_for_as_it_is_trained_on(two_layers):
+def test_the_emulated_link_is_planned_for_as_it_is_trained_on(two_layers, trained):
     result = two_layers.run(
         "plan", "--trace=trace.csv", "--emulate_link=a=1e-3,b=2e-9", "--workers=2", "--schedule=single"
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "all-reduce among 2 workers: 1000 us + 2 ns per byte" in result.stdout
-    trained = two_layers.mpirun(2, "train", "solver.prototxt", "--max_iter=2", "--emulate_link=a=1e-3,b=2e-9")
-    assert trained.returncode == 0 and "EMULATED LINK a=1e-3,b=2e-9" in trained.stderr
+    assert "EMULATED LINK a=1e-3,b=2e-9" in trained.said["link"]
     refused = two_layers.run("train", "solver.prototxt", "--max_iter=2", "--emulate_link=fast")
     assert refused.returncode == 2 and "not understood" in refused.stderr

@@ -19,13 +19,15 @@ from mgcaffe.tools.report.iteration_picture import iteration_picture
 from mgcaffe.tools.report.spans import read_timeline
 from mgcaffe.tools.timeline.file import IterationRecord, RankRecord, Span, write_timeline
 from mgcaffe.tools.timeline.recorder import Timeline
+from tests.support.engine_command import Engine
 from tests.support.solverkit import CLASSIFIER, data_layer, make_solver, write_data
 
 COMM = "comm_param {{ schedule: WFBP calibration_iterations: 2 {} }}\n"
+OVERLAPS = ("", "overlap_forward: true")
 
 
-def read(engine):
-    content = json.loads((engine.folder / "timeline.json").read_text())
+def read(file):
+    content = json.loads(file.read_text())
     return content["otherData"], content["traceEvents"]
 
 
@@ -34,10 +36,10 @@ def slices(events, category, rank=0):
     return sorted(found, key=lambda event: event["ts"])
 
 
-@pytest.mark.mpi
-@pytest.mark.slow
-@pytest.mark.parametrize("overlap", ["", "overlap_forward: true"])
-def test_two_ranks_write_one_file_with_everything_that_happened(engine, overlap):
+@pytest.fixture(scope="module")
+def timelines(tmp_path_factory):
+    """By what the solver says of overlapping, a timeline of two ranks and what rank 0 said."""
+    engine = Engine(tmp_path_factory.mktemp("ranks"))
     net = engine.net.replace('layer {\n  name: "accuracy"', (
         'layer { name: "relu" type: "ReLU" bottom: "ip" top: "ip" }\n'
         'layer { name: "ip2" type: "InnerProduct" bottom: "ip" top: "ip2" inner_product_param { num_output: 4 '
@@ -45,11 +47,22 @@ def test_two_ranks_write_one_file_with_everything_that_happened(engine, overlap)
     ))  # fmt: skip
     head, separator, tail = net.partition('  name: "accuracy"')
     engine.write("net.prototxt", head + separator + tail.replace('bottom: "ip"', 'bottom: "ip2"'))
-    engine.write("solver.prototxt", engine.solver + "snapshot_background: false\n" + COMM.format(overlap))
-    result = engine.mpirun(2, "train", "solver.prototxt", "--timeline=timeline.json", "--timeline_iterations=8:12")
-    assert result.returncode == 0, result.stderr
-    assert "Timeline of iterations 8 to 11 written to timeline.json" in result.stderr
-    other, events = read(engine)
+    lines = {}
+    for number, overlap in enumerate(OVERLAPS):
+        engine.write(f"{number}.prototxt", engine.solver + "snapshot_background: false\n" + COMM.format(overlap))
+        words = ["train", f"{number}.prototxt", f"--timeline={number}.json", "--timeline_iterations=8:12"]
+        lines[overlap] = words
+    said = engine.mpirun_in_turn(2, lines)
+    return {each: (engine.folder / f"{number}.json", said[each]) for number, each in enumerate(OVERLAPS)}
+
+
+@pytest.mark.mpi
+@pytest.mark.slow
+@pytest.mark.parametrize("overlap", OVERLAPS)
+def test_two_ranks_write_one_file_with_everything_that_happened(timelines, overlap):
+    file, said = timelines[overlap]
+    assert f"Timeline of iterations 8 to 11 written to {file.name}" in said
+    other, events = read(file)
     assert other["iterations"] == [8, 9, 10, 11]
     assert [entry["rank"] for entry in other["ranks"]] == [0, 1]
     assert abs(other["ranks"][1]["clock_offset_us"]) <= other["ranks"][1]["clock_uncertainty_us"]  # one host
@@ -88,7 +101,7 @@ def test_two_ranks_write_one_file_with_everything_that_happened(engine, overlap)
 def test_one_rank_records_a_few_iterations_after_its_warm_up(engine):
     result = engine.run("train", "solver.prototxt", "--timeline", "timeline.json")
     assert result.returncode == 0, result.stderr
-    other, events = read(engine)
+    other, events = read(engine.folder / "timeline.json")
     assert other["iterations"] == list(range(3, 11)) and other["plan"] is None
     assert len(slices(events, "update")) == 8
     assert not slices(events, "allreduce") and not slices(events, "wait")
@@ -120,7 +133,7 @@ def test_a_link_stays_and_a_named_pipe_is_refused(engine):
 def test_a_run_that_ends_within_writes_what_there_is(engine):
     result = engine.run("train", "solver.prototxt", "--timeline=timeline.json", "--timeline_iterations=18:60")
     assert result.returncode == 0
-    assert read(engine)[0]["iterations"] == [18, 19]
+    assert read(engine.folder / "timeline.json")[0]["iterations"] == [18, 19]
 
 
 @pytest.mark.parametrize("text", ["8", "9:8", "8:8", "-1:4", "a:b"])
