@@ -8,9 +8,11 @@ import re
 import h5py
 
 from mgcaffe.engine.data.stages import StageTotals
+from mgcaffe.solvers.setup import autotune
 from mgcaffe.solvers.tables.loads import read_loads
 from mgcaffe.tools import layer_times, main
 from mgcaffe.tools.data_times import DataTimes
+from tests.support.autotunekit import measure_here
 from tests.support.datakit import datum, encoded, images, write_lmdb
 from tests.support.tablekit import table_net, write_table_data
 
@@ -93,8 +95,9 @@ def test_time_shows_each_layers_candidates_and_the_one_chosen(folder, capsys):
     assert "autotune" not in capsys.readouterr().err
 
 
-def test_time_measures_the_candidates_that_training_has(folder, capsys):
+def test_time_measures_the_candidates_that_training_has(folder, capsys, monkeypatch):
     """Training's blobs are channels last; which candidates there are depends on that."""
+    monkeypatch.setattr(autotune, "measure", measure_here)
     write_lmdb(folder / "absent", [datum(each, number % 2) for number, each in enumerate(images(8, (3, 8, 8)))])
     (folder / "solver.prototxt").write_text('net: "net.prototxt" max_iter: 1 base_lr: 0.1 lr_policy: "fixed"')
     words = ["--threads=1", "--autotune=choices.json"]
