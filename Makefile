@@ -40,6 +40,8 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # mpirun refuses to start as root (in containers) without these two.
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+# Where this is set, as containers have it, each of the hundreds of processes of a test run compiles all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tour ctr test quick lowest soak gpu check format clean

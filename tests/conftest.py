@@ -25,10 +25,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Hundreds of processes that tests start would each compile all modules anew where this is set, as containers have it.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
-
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
