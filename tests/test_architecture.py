@@ -91,6 +91,13 @@ def _nodes(path: Path) -> tuple[ast.Module, list[ast.Import | ast.ImportFrom | a
     return tree, [node for node in ast.walk(tree) if isinstance(node, looked_at)]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _free_trees() -> Iterator[None]:
+    """Leave no trees behind: later garbage collections would look at each of their million nodes."""
+    yield
+    _nodes.cache_clear()
+
+
 def _imports(path: Path) -> Iterator[tuple[int, str]]:
     """Line and full name of everything that a file imports, at its top or inside a function."""
     for node in _nodes(path)[1]:
