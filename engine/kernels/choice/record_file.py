@@ -55,15 +55,13 @@ class Machine:
         Raises:
             DataError: there is no such folder, since the user has no home.
         """
-        root = os.environ.get("XDG_CACHE_HOME")
-        if not root:
-            try:
-                root = Path("~/.cache").expanduser()
-            except RuntimeError:
-                raise DataError(
-                    "there is no folder for what autotune measures: this user has no home",
-                    hint="set HOME or XDG_CACHE_HOME, or name a file: --autotune=FILE",
-                ) from None
+        try:
+            root = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+        except RuntimeError:
+            raise DataError(
+                "there is no folder for what autotune measures: this user has no home",
+                hint="set HOME or XDG_CACHE_HOME, or name a file: --autotune=FILE",
+            ) from None
         digest = hashlib.sha256(repr(self).encode()).hexdigest()[:12]
         name = re.sub(r"[^A-Za-z0-9]+", "-", self.processor).strip("-").lower()[:40]
         return Path(root, "mgcaffe", "autotune", f"{name}-{self.threads}-threads-{digest}.json")
