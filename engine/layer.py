@@ -91,8 +91,8 @@ class Layer:
             that lie in one memory are copied.
         drops_gradients: a bottom that is not `differentiable` may depend on what learns, and nothing flows back to it,
             as in Caffe. Where it is False, the net refuses that.
-        differentiates_frozen: backward computes the gradients of frozen parameters (`lr_mult: 0`) too, as in Caffe, so
-            that they count in the norm of clipping.
+        differentiates_frozen: in Caffe backward computes the gradients of frozen parameters (`lr_mult: 0`) too, so that
+            they count in the norm of clipping.
         may_ignore_top_diff: nothing is known of whether backward multiplies by its tops' gradients.
         diffs_share_tops: the bottoms' gradients lie in the storage of top 0's, as views or written over it.
         takes_narrow: values and gradients may come in 16 bits; other layers get them in float32.

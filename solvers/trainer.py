@@ -19,7 +19,7 @@ from mgcaffe.engine.data.stages import sum_stages
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
-from mgcaffe.solvers.exchange.gradient_buffer import frozen_gradients
+from mgcaffe.solvers.exchange.gradient_buffer import frozen_gradients, want_frozen_gradients
 from mgcaffe.solvers.exchange.iteration_clock import IterationClock
 from mgcaffe.solvers.exchange.pending_update import PendingUpdate
 from mgcaffe.solvers.exchange.ranks import changed_by_forward
@@ -105,6 +105,7 @@ class Trainer:
         self.observer: IterationObserver | None = None
         self._iter_size: int = param.iter_size
         self._clip_gradients: float = param.clip_gradients
+        want_frozen_gradients(param, net)
         self._frozen = frozen_gradients(param, net)
         self._rank = rank
         self._loss_scale = loss_scale

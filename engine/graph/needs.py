@@ -23,9 +23,6 @@ def sweep(nodes: Sequence[Node], force_backward: bool) -> None:
     for node in nodes:
         node.layer.wants_bottom = node.wants
         node.layer.backward_follows = node.needs_backward
-        if node.needs_backward and node.layer.differentiates_frozen:
-            for parameter in node.layer.parameters:
-                parameter.wanted = True
 
 
 def _sweep_forward(nodes: Sequence[Node]) -> None:

@@ -48,6 +48,16 @@ class GradientBuffer:
         return str(self.flat.dtype).removeprefix("torch.")
 
 
+def want_frozen_gradients(param: SolverParameter, net: Net) -> None:
+    """Have LSTM and RNN compute the gradients of their frozen parameters, where these count (`frozen_gradients`)."""
+    if param.clip_gradients < 0:
+        return
+    for layer in net.layers:
+        if layer.differentiates_frozen and layer.backward_follows:
+            for parameter in layer.parameters:
+                parameter.wanted = True
+
+
 def frozen_gradients(param: SolverParameter, net: Net) -> list[torch.Tensor]:
     """Return the gradients of frozen parameters, flat, where they count; else an empty list.
 

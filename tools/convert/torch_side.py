@@ -69,7 +69,7 @@ class TorchSide:
         try:
             with torch.no_grad():
                 recorder.run(*_in_order(self._program, {**self._constants, **given}))
-        except RuntimeError as error:
+        except (RuntimeError, IndexError) as error:  # the latter of numbers that are no rows of a table
             raise DataError(f"PyTorch cannot run the program: {describe_exception(error).splitlines()[0]}") from None
         return {self._names[node]: values for node, values in recorder.values.items() if node in self._names}
 

@@ -65,7 +65,7 @@ class TorchTraining:
             interpreter.run(*arguments)
             assert interpreter.scores is not None
             return backward_of_loss(interpreter.scores, labels)
-        except RuntimeError as error:
+        except (RuntimeError, IndexError) as error:
             raise CannotTrain(f"PyTorch cannot compute it: {str(error).splitlines()[0]}") from None
 
 

@@ -18,7 +18,7 @@ from mgcaffe.tools.convert.onnx_in.graph import Graph, Node
 from mgcaffe.tools.convert.onnx_in.idioms import find_idioms
 from mgcaffe.tools.convert.onnx_in.names import layer_names
 from mgcaffe.tools.convert.onnx_in.operation import Known, Operation, refuse
-from mgcaffe.tools.convert.onnx_in.operators import OPERATORS
+from mgcaffe.tools.convert.onnx_in.operators import MOVING, OPERATORS
 from mgcaffe.tools.convert.onnx_in.tensors import MAX_VALUES
 from mgcaffe.tools.convert.onnx_reading import open_shape
 
@@ -166,9 +166,17 @@ class _Import:
             if each and each not in self.known:
                 refuse(self.graph, node, f"it reads '{each}', which no layer makes")
             inputs.append(self.known[each] if each else None)
+        moves_whole = node.kind in MOVING and isinstance(inputs[0], Value) and inputs[0].whole
+        if moves_whole:
+            if any(isinstance(each, Value) and not each.whole for each in inputs):
+                refuse(self.graph, node, "it joins whole numbers, which rows of tables are looked up by, with others")
+            inputs = [replace(each, whole=False) if isinstance(each, Value) else each for each in inputs]
         operation = Operation(self.graph, node, inputs, name, self.made)
         operation.lookup = self.known.get
         results = OPERATORS[node.kind](operation)
+        if moves_whole:
+            several = [results] if isinstance(results, (Value, Constant)) else results
+            results = [replace(each, whole=True) if isinstance(each, Value) else each for each in several]
         last = node
         for last in operation.absorbed:
             self.done.add(last.number)
@@ -179,7 +187,7 @@ class _Import:
         blobs = []
         for name in self.graph.outputs:
             value = self.known.get(name)
-            if not isinstance(value, Value) or value.pad or value.blob in self.inputs:
+            if not isinstance(value, Value) or value.pad or value.whole or value.blob in self.inputs:
                 raise NetError(
                     f"output '{name}' is not computed from the input by any layer",
                     location=Location(str(self.graph.path)),

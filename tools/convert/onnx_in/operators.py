@@ -26,3 +26,5 @@ TABLES: dict[str, Table] = {
 """By family, for the documentation."""
 OPERATORS: Table = {name: convert for table in TABLES.values() for name, convert in table.items()}
 """By the operator's name in ONNX."""
+MOVING = {*shapes.OPERATORS, *parts.OPERATORS, "Identity"}
+"""Operators that move values, whole numbers too."""

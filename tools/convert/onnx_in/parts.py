@@ -119,8 +119,10 @@ def gather(op: Operation) -> Value:
 def _looked_up(op: Operation, rows: Value) -> Value:
     """Add an Embed, for rows of a weight whose numbers are computed or an input."""
     table = op.weight(0, "table")
-    if table.tensor.dim() != 2 or op.axis(op.integer("axis", 0), 2) != 0:
-        op.refuse(f"it takes values of a weight of shape {tuple(table.tensor.shape)}; Embed takes rows of a matrix")
+    axis = op.axis(op.integer("axis", 0), max(1, table.tensor.dim()))
+    if table.tensor.dim() != 2 or axis != 0:
+        shape = tuple(table.tensor.shape)
+        op.refuse(f"it looks up values along axis {axis} of a weight of shape {shape}; Embed takes rows of a matrix")
     param = {"num_output": table.tensor.shape[1], "input_dim": table.tensor.shape[0], "bias_term": False}
     numbers = replace(rows, whole=False)
     return op.layer("Embed", [numbers], (*rows.shape, table.tensor.shape[1]), blobs=[table], embed_param=param)

@@ -144,8 +144,8 @@ def dropouts_left_out(nodes: Iterable[Node]) -> list[Node]:
 def unchanged(op: Operation) -> Result:
     """Return the input of what changes no value in evaluation mode."""
     given, made = (node.meta["val"].dtype for node in (op.node.all_input_nodes[0], op.node))
-    is_read = holds_whole_numbers(op.node) and not any(reader.op == "output" for reader in op.node.users)
-    if made != given and not (given.is_floating_point and made.is_floating_point) and not is_read:
+    both_float = given.is_floating_point and made.is_floating_point
+    if made != given and not both_float and not holds_whole_numbers(op.node):
         op.refuse("it makes numbers of another type; layers read whole numbers for rows of tables alone")
     value: Result = op[next(iter(op.arguments))]
     return value

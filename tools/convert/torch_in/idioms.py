@@ -39,13 +39,17 @@ def find_idioms(nodes: Sequence[Node]) -> dict[Node, Idiom]:
         nodes: of a graph, in their order.
     """
     found = {}
-    for place, node in enumerate(nodes):
+    for node in nodes:
         idiom = _local_response_norm(node)
-        if idiom is not None and _closes(idiom, node):
-            first = min(nodes.index(each) for each in idiom.nodes)
-            if not any(works_in_place(each) for each in nodes[first:place]):
-                found[node] = idiom
+        if idiom is not None and _closes(idiom, node) and not is_written_over(idiom, nodes, node):
+            found[node] = idiom
     return found
+
+
+def is_written_over(idiom: Idiom, nodes: Sequence[Node], last: Node) -> bool:
+    """Return whether a node writes over values before the last one of an idiom, and since the first one."""
+    first = min(nodes.index(each) for each in idiom.nodes)
+    return any(works_in_place(each) for each in nodes[first : nodes.index(last)])
 
 
 def _closes(idiom: Idiom, last: Node) -> bool:

@@ -19,7 +19,7 @@ from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.model import Model
 from mgcaffe.tools.convert.torch_in.idioms import Idiom, find_idioms
 from mgcaffe.tools.convert.torch_in.interactions import find_interactions
-from mgcaffe.tools.convert.torch_in.look_ups import READING_WHOLE_NUMBERS
+from mgcaffe.tools.convert.torch_in.look_ups import LOOKING_UP, MOVING
 from mgcaffe.tools.convert.torch_in.operation import (
     CHECKS,
     Operation,
@@ -242,10 +242,14 @@ class _Import:
                     self.values.setdefault(result[number].blob, user.name)
 
     def _check_whole_numbers(self, node: Node) -> None:
-        """Refuse to compute with whole numbers that are not known: layers take them for rows of tables alone."""
-        if operator_name(node) in READING_WHOLE_NUMBERS:
-            return
-        if any(holds_whole_numbers(each) and isinstance(self.known[each], Value) for each in node.all_input_nodes):
+        """Refuse to compute with whole numbers that are not known, or to join them with others.
+
+        Layers take them for rows of tables alone.
+        """
+        whole = [each for each in node.all_input_nodes if holds_whole_numbers(each)]
+        name, value = operator_name(node), node.meta.get("val")
+        moves = name in MOVING and not (isinstance(value, torch.Tensor) and value.is_floating_point())
+        if name not in LOOKING_UP and not moves and any(isinstance(self.known[each], Value) for each in whole):
             refuse(node, "it computes with whole numbers; layers take them for rows of tables alone")
 
     def _replace(self, place: int, node: Node, result: Result) -> None:
@@ -262,10 +266,13 @@ class _Import:
 
     def _outputs(self, file: str) -> list[str]:
         names = list(self.program.graph_signature.user_outputs)
-        by_name = {node.name: value for node, value in self.known.items()}
+        by_name = {node.name: node for node in self.known}
         blobs = []
         for name in names:
-            value = by_name.get(str(name))
+            node = by_name.get(str(name))
+            if node is not None and holds_whole_numbers(node) and node.op != "placeholder":
+                refuse(node, "it makes whole numbers for an output; layers take them for rows of tables alone")
+            value = None if node is None else self.known[node]
             if not isinstance(value, Value) or value.pad or value.blob in self.inputs:
                 raise NetError(f"{file}: output '{name}' is not computed from the input by any layer")
             blobs.append(value.blob)

@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from mgcaffe.tools.convert.importing.shapes import cut
 from mgcaffe.tools.convert.importing.values import Value
-from mgcaffe.tools.convert.torch_in.idioms import Idiom
+from mgcaffe.tools.convert.torch_in.idioms import Idiom, is_written_over
 from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, operator_name, shape_of
 
 _NAME = "dot_interaction"
@@ -31,11 +31,13 @@ def find_interactions(nodes: Sequence[Node], constants: Mapping[Node, torch.Tens
         vectors, diagonal, inner = pairs
         joining = _behind_the_first(node, vectors)
         if joining is None:
-            found[node] = Idiom(vectors, _NAME, _Pairs(diagonal), {*inner, node})
+            last, idiom = node, Idiom(vectors, _NAME, _Pairs(diagonal), {*inner, node})
         else:
             first, last = joining
             alone = {first} if _is(first, "select") and len(first.users) == 1 else set()
-            found[last] = Idiom(vectors, _NAME, _Interaction(diagonal), {*inner, node, last, *alone})
+            idiom = Idiom(vectors, _NAME, _Interaction(diagonal), {*inner, node, last, *alone})
+        if not is_written_over(idiom, nodes, last):
+            found[last] = idiom
     return found
 
 
@@ -91,6 +93,8 @@ def _is_transposed(node: Node, of: Node) -> bool:
     if node.all_input_nodes != [of]:
         return False
     given: dict[Any, Any] = arguments_of(node)
+    if _is(node, "mT"):
+        return True
     if _is(node, "transpose"):
         return {given["dim0"] % 3, given["dim1"] % 3} == {1, 2}
     return _is(node, "permute") and [axis % 3 for axis in given["dims"]] == [0, 2, 1]

@@ -26,8 +26,12 @@ def embedding(op: Operation) -> Value:
 def embedding_bag(op: Operation) -> Sequence[Value]:
     """embedding_bag: EmbeddingBag, of a sum or mean."""
     table = _table(op)
-    if op["mode"] >= len(_MODES) or op["per_sample_weights"] is not None or op["include_last_offset"]:
-        op.refuse("it takes maxima, weights or a last offset, which EmbeddingBag does not")
+    if op["mode"] >= len(_MODES):
+        op.refuse("it takes the largest values of its bags; EmbeddingBag takes sums and means")
+    if op["per_sample_weights"] is not None:
+        op.refuse("it multiplies rows by per_sample_weights, which EmbeddingBag does not")
+    if op["include_last_offset"]:
+        op.refuse("its last offset is the number of ids (include_last_offset), which EmbeddingBag does not read")
     op.shape = tuple(int(size) for size in op.node.meta["val"][0].shape)
     param: dict[str, Any] = {"num_output": table.tensor.shape[1], "input_dim": table.tensor.shape[0]}
     if op["mode"]:
@@ -41,8 +45,9 @@ def _table(op: Operation) -> Constant:
     if op["scale_grad_by_freq"]:
         op.refuse("it divides gradients by how often a row is read", "scale_grad_by_freq=False")
     padding = op.arguments.get("padding_idx")
-    if padding is not None and padding != -1:
-        op.refuse("it has a row that is not trained (padding_idx), which no layer has", "padding_idx=None")
+    if padding is not None and padding != -1 and (table.trained or op.name == "embedding_bag"):
+        hint = "padding_idx=None, or freeze the whole table" if op.name == "embedding" else "padding_idx=None"
+        op.refuse("it has a row that is left out (padding_idx), which no layer has", hint)
     return table
 
 
@@ -71,5 +76,7 @@ def _before(node: object) -> Node | None:
 
 OPERATORS: Mapping[str, Callable[[Operation], Result]] = {"embedding": embedding, "embedding_bag": embedding_bag}
 
-READING_WHOLE_NUMBERS = {*OPERATORS, *shapes.OPERATORS, "to", "_to_copy", "contiguous", "clone", "alias"}
-"""Operators that may be given whole numbers that are not known: those that look up rows by them, or move them."""
+LOOKING_UP = OPERATORS.keys()
+"""Operators that read whole numbers for rows of tables."""
+MOVING = {*shapes.OPERATORS, "to", "_to_copy", "contiguous", "clone", "alias"}
+"""Operators that may be given whole numbers that are not known, if they make such."""

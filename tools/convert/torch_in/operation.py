@@ -16,6 +16,8 @@ from mgcaffe.tools.convert.importing.values import Constant, Result, Shape, Valu
 
 CHECKS = {"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "_guards_fn"}
 """Checks that export leaves in a graph; they compute nothing."""
+_RESIZING = ("upsample_", "_upsample_", "adaptive_")
+"""How the names begin of operators that make an image anew, also where it keeps its size."""
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _TORCH = Path(torch.__file__).parent
 
@@ -57,7 +59,8 @@ def is_copy(node: Node) -> bool:
     if operator_name(node) == "contiguous":
         order: Any = node.kwargs.get("memory_format", torch.contiguous_format)
         return not node.all_input_nodes[0].meta["val"].is_contiguous(memory_format=order)
-    return operator_name(node) in ("clone", "_to_copy", "lift_fresh_copy", "repeat", "tile")
+    name = operator_name(node)
+    return name in ("clone", "_to_copy", "lift_fresh_copy", "repeat", "tile") or name.startswith(_RESIZING)
 
 
 def memory_of(node: Node) -> Node:

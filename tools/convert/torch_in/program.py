@@ -25,6 +25,8 @@ from mgcaffe.tools.convert.torch_in.row_inputs import find_rows
 
 _TORCH = Path(torch.__file__).parent
 _PYTHON = Path(inspect.__file__).parent
+_NO_ROWS = "indices"
+"""A word of what PyTorch says of looking rows up by floating-point numbers."""
 _MOST_VALUES = 2**31 - 1
 """The most values of a blob (Caffe counts them in an int)."""
 
@@ -76,7 +78,9 @@ def export_module(module: Any, input_shape: Shapes, name: str) -> ExportedProgra
     try:
         try:
             return _export(module, in_order, by_name)
-        except Exception:
+        except Exception as error:
+            if _NO_ROWS not in str(error):
+                raise
             with quiet():
                 rows = find_rows(module, in_order, by_name)
             if not rows:

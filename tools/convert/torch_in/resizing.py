@@ -31,7 +31,8 @@ def weights(op: Operation) -> list[torch.Tensor]:
     """Return for each spatial axis the weights, new size x size, by which an operator makes new pixels of pixels.
 
     Those of one pixel add up to 1, so along an axis they are what the operator makes of images that are 1 in one row
-    and stay two pixels wide (of images of one column PyTorch 2.13 makes something else with `antialias`).
+    and stay two pixels wide (of images of one column PyTorch 2.13 makes something else with `antialias`), in float32,
+    since rounding may decide which pixel is the nearest.
     """
     x, function = op.blob(), op.node.target
     assert callable(function)
@@ -47,7 +48,7 @@ def weights(op: Operation) -> list[torch.Tensor]:
             if given.get(name) is not None:
                 given[name] = [each if axis == place else neutral for axis, each in enumerate(given[name])]
         columns = []
-        for some in torch.eye(size, dtype=torch.float64).split(_ROWS_AT_ONCE):
+        for some in torch.eye(size).split(_ROWS_AT_ONCE):
             images = some.view(1, -1, *alone).expand(1, -1, *whole).contiguous()
             made = function(**{**given, next(iter(op.arguments)): images})[0].movedim(1 + place, 1)
             columns.append(made.reshape(*made.shape[:2], -1)[:, :, 0])

@@ -9,11 +9,28 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-_LOOK_UPS = (torch.nn.functional.embedding, torch.nn.functional.embedding_bag)
+# By the function, the arguments that are whole numbers: their places and names.
+_LOOK_UPS = {
+    torch.nn.functional.embedding: {0: "input"},
+    torch.nn.functional.embedding_bag: {0: "input", 2: "offsets"},
+}
+# These put values of tensors into a new one.
+_COPYING = (
+    torch.cat,
+    torch.concat,
+    torch.stack,
+    torch.clone,
+    torch.Tensor.clone,
+    torch.Tensor.contiguous,
+    torch.Tensor.reshape,
+    torch.Tensor.flatten,
+    torch.flatten,
+    torch.reshape,
+)
 
 
 def find_rows(module: Any, in_order: Sequence[torch.Tensor], by_name: Mapping[str, torch.Tensor]) -> set[int]:
-    """Run a module once, and return which inputs it looks rows of tables up by, or where bags of these begin.
+    """Run a module once, and return which inputs it looks rows of tables up by, or bags of these begin at.
 
     Args:
         module: an nn.Module, in evaluation mode.
@@ -21,7 +38,8 @@ def find_rows(module: Any, in_order: Sequence[torch.Tensor], by_name: Mapping[st
         by_name: further ones, by name.
 
     Returns:
-        Their identities. A view of an input counts as that input; where the module fails, those found until then.
+        Their identities. Parts and copies of an input count as that input; where the module fails, those found until
+        then.
     """
     look_ups = _LookUps([*in_order, *by_name.values()])
     with torch.no_grad(), look_ups, contextlib.suppress(Exception):
@@ -38,7 +56,8 @@ class _LookUps(TorchFunctionMode):
 
     def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
         super().__init__()
-        self._inputs = {each.untyped_storage().data_ptr(): id(each) for each in inputs}
+        self._origins = {_memory(each): {id(each)} for each in inputs}
+        self._copies: list[torch.Tensor] = []  # or others would be made in their memory
         self.found: set[int] = set()
 
     def __torch_function__(
@@ -49,13 +68,28 @@ class _LookUps(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if func in _LOOK_UPS:
-            args = [self._whole(each) for each in args]
-            kwargs = {name: self._whole(each) for name, each in kwargs.items()}
-        return func(*args, **kwargs)
+        numbers = _LOOK_UPS.get(func)
+        if numbers is not None:
+            args = [self._whole(each) if place in numbers else each for place, each in enumerate(args)]
+            kwargs = {name: self._whole(each) if name in numbers.values() else each for name, each in kwargs.items()}
+        result = func(*args, **kwargs)
+        if func in _COPYING:
+            self._follow(result, args[0])
+        return result
 
     def _whole(self, value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or value.untyped_storage().data_ptr() not in self._inputs:
+        if not isinstance(value, torch.Tensor) or _memory(value) not in self._origins:
             return value
-        self.found.add(self._inputs[value.untyped_storage().data_ptr()])
+        self.found |= self._origins[_memory(value)]
         return value.long()
+
+    def _follow(self, copy: torch.Tensor, given: Any) -> None:
+        """Let a copy count as the inputs that it was made of, where it was made of inputs alone."""
+        parts = list(given) if isinstance(given, (list, tuple)) else [given]
+        if _memory(copy) not in self._origins and all(_memory(each) in self._origins for each in parts):
+            self._copies.append(copy)
+            self._origins[_memory(copy)] = set().union(*(self._origins[_memory(each)] for each in parts))
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()

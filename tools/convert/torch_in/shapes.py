@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import torch
 from torch.fx import Node
 
 from mgcaffe.tools.convert.importing import shapes
@@ -37,11 +38,12 @@ def permute(op: Operation) -> Result:
 
 
 def transpose(op: Operation) -> Result:
-    """transpose: Permute."""
-    order = list(range(len(op.shape)))
-    one, two = op["dim0"] % len(order), op["dim1"] % len(order)
-    order[one], order[two] = two, one
-    return permuted(op, op.blob(), order)
+    """transpose, t, mT, numpy_T, swapaxes, swapdims, movedim, moveaxis: Permute."""
+    x, function = op.blob(), op.node.target
+    assert callable(function)
+    sizes = torch.empty(tuple(range(1, len(x.shape) + 1)), device="meta")  # no two alike
+    made = function(**{**op.arguments, "self": sizes})
+    return permuted(op, x, [size - 1 for size in made.shape])
 
 
 def channel_shuffle(op: Operation) -> Value:
@@ -192,6 +194,7 @@ def part(op: Operation) -> Result:
     return reshaped(op, taken, op.shape, "" if taken is x else "reshape")
 
 
+TRANSPOSING = ("transpose", "t", "mT", "numpy_T", "swapaxes", "swapdims", "movedim", "moveaxis")
 PARTS = ("select", "slice", "narrow")
 EXPANDING = ("expand", "expand_as", "broadcast_to")
 
@@ -205,7 +208,7 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "squeeze": reshape,
     "flatten": flatten,
     "permute": permute,
-    "transpose": transpose,
+    **dict.fromkeys(TRANSPOSING, transpose),
     "channel_shuffle": channel_shuffle,
     "native_channel_shuffle": channel_shuffle,
     "pixel_shuffle": pixel_shuffle,

@@ -220,6 +220,11 @@ CASES = {
                "Slice Reshape Slice Slice Reshape Silence"),
     "gather of rows": (13, "i = Cast<to=7>(x) j = Cast<to=6>(i) a = Gather(w, j) b = Gather(w, i) y = Add(a, b)",
                        {"w": (5, 3)}, (3, 4), "Embed Embed Eltwise"),
+    "gather of moved rows": (
+        13, "i = Cast<to=7>(x) p, q = Split<axis=1>(i, s) t = Transpose(p) u = Transpose(t) c = Concat<axis=1>(q, u)"
+        "r = Reshape(c, n) k = Gather<axis=1>(r, one) j = Identity(k) a = Gather(w, j) y = Relu(a)",
+        {"s": [1, 3], "n": [3, 2, 2], "one": np.array(1), "w": (5, 3)}, (3, 4),
+        "Slice Permute Permute Concat Reshape Slice Flatten Embed ReLU Silence"),
     "tile": (13, "a = Tile(x, r) y = Expand(a, s)", {"r": [1, 1, 2, 1], "s": [3, 1, 12, 6]}, SHAPE, "Tile"),
     "expand": (13, "a = GlobalAveragePool(x) y = Expand(a, s)", {"s": [3, 1, 2, 3]}, SHAPE, "Pooling Tile Tile"),
     "depth to space": (13, 'a = DepthToSpace<blocksize=2>(x) b = SpaceToDepth<blocksize=2>(a)'

@@ -132,6 +132,24 @@ class Copied(nn.Module):
         return z * kept
 
 
+class SameSize(nn.Module):
+    """What keeps its size, and is written over while what it was made of is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.conv(x)
+        one, two = F.interpolate(y, size=(6, 6)), F.interpolate(y, size=(6, 6), mode="bilinear")
+        three, four = F.adaptive_avg_pool2d(y, 6), F.adaptive_max_pool2d(y, 6)
+        one.relu_()
+        two.sigmoid_()
+        three.mul_(2)
+        four.tanh_()
+        return y * (one + two) + three * four
+
+
 class Double(nn.Module):
     """Weights of 64 bits behind what makes such numbers."""
 
@@ -162,6 +180,7 @@ BLOCKS = {
     "rearranged": Rearranged(),
     "resized": Resized(),
     "copied": Copied(),
+    "same_size": SameSize(),
     "double": Double(),
     "shared": Shared(),
     "normalized_by_batch_alone": nn.Sequential(nn.Conv2d(4, 4, 1), nn.PReLU(4), nn.BatchNorm2d(4, affine=False)),

@@ -1,12 +1,14 @@
 """Tables whose rows a module looks up: Embed, EmbeddingBag, and DLRM's products of the vectors found."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from mgcaffe.errors import NetError
+from mgcaffe.errors import DataError, NetError
 from mgcaffe.tools.convert.torch_in.importer import import_program
 from mgcaffe.tools.convert.torch_in.program import export_module, load_program
+from mgcaffe.tools.convert.torch_side import TorchSide
 from tests.support.torchkit import check_training_step, converted, layers_of, types_of
 
 pytestmark = pytest.mark.slow
@@ -90,6 +92,72 @@ def test_a_module_with_tables_computes_the_same_and_trains_the_same(name):
     check_training_step(module, shape)
 
 
+class Moved(nn.Module):
+    """Ids of several inputs and parts, joined and reordered, and a table that is used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.bags = nn.Embedding(11, 6), nn.EmbeddingBag(11, 6)
+        self.scores = nn.Linear(6, 5)
+
+    def forward(self, ids: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
+        both = torch.cat([ids, torch.stack([more, more], 1)], 1)
+        turned = both.t().contiguous().transpose(0, 1).reshape(4, -1)
+        return self.scores(self.table(turned).mean(1) + self.table(ids[:, :1]).sum(1) + self.bags(turned[:, 1:]))
+
+
+def test_ids_may_be_moved_and_joined_before_they_are_rows():
+    shapes = {"ids": IDS, "more": (4,)}
+    converted(Moved(), shapes)
+    check_training_step(Moved(), shapes)
+
+
+def test_vectors_that_are_written_over_are_no_products_of_pairs():
+    class Doubled(Ranking):
+        def forward(self, dense: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+            vectors = torch.stack([self.bottom(dense), *(table(ids[:, :1]) for table in self.tables)], 1)
+            products = torch.bmm(vectors, vectors.transpose(1, 2))
+            vectors.mul_(2)
+            rows, columns = torch.tril_indices(4, 4, -1)
+            return torch.cat([vectors[:, 0], products[:, rows, columns]], 1)
+
+    program = export_module(Doubled(), BOTH, "the module")
+    with pytest.raises(NetError, match=r"no layer computes this operator \(operator aten.bmm"):
+        import_program(program, name="net", file="net")
+
+
+def test_rows_of_a_frozen_table_may_be_left_out_of_training():
+    class Frozen(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(11, 6, padding_idx=0)
+            self.table.weight.requires_grad_(False)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.table(ids)
+
+    (layer,) = layers_of(converted(Frozen(), IDS))
+    assert layer.type == "Embed" and layer.param[0].lr_mult == 0
+
+
+def test_numbers_that_are_no_rows_are_said_by_both_sides(tmp_path):
+    """Computed before they become whole numbers, so that the examples are any."""
+
+    class Tripled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(2, 6)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.table((x * 3).long())
+
+    with pytest.raises(DataError):
+        converted(Tripled(), IDS)
+    with pytest.raises(DataError, match="PyTorch cannot run the program: IndexError: index out of range"):
+        side = TorchSide(export_module(Tripled(), IDS, "the module"))
+        side.run({next(iter(side.inputs)): np.full(IDS, 7, np.float32)})
+
+
 def test_numbers_cast_to_whole_ones_are_rows():
     class Cast(nn.Module):
         def __init__(self) -> None:
@@ -130,19 +198,22 @@ def _bag(ids, table, **options):
 
 REFUSED = {
     "sums of ids": (lambda ids, table: F.embedding(ids + 1, table), "it computes with whole numbers"),
-    "ids as numbers": (lambda ids, table: F.embedding(ids, table).sum(2) + ids.float(), "it makes numbers of another"),
-    "ids as output": (lambda ids, table: ids, "it makes numbers of another type"),
+    "ids as numbers": (lambda ids, table: F.embedding(ids, table)[..., 0] + ids.float(), "computes with whole numbers"),
+    "ids as output": (lambda ids, table: ids, "it makes whole numbers for an output"),
+    "moved ids as output": (lambda ids, table: ids[:, 1:].flatten(1), "it makes whole numbers for an output"),
+    "ids among numbers": (
+        lambda ids, table: torch.cat([ids, F.embedding(ids, table)[..., 0]], 1), "it computes with whole numbers"),
     "a row that is not trained": (lambda ids, table: F.embedding(ids, table, padding_idx=0), "padding_idx=None"),
     "a row that bags leave out": (lambda ids, table: _bag(ids, table, padding_idx=1), "padding_idx=None"),
     "the last row": (lambda ids, table: F.embedding(ids, table, padding_idx=-1), "padding_idx=None"),
     "gradients by frequency": (
         lambda ids, table: F.embedding(ids, table, scale_grad_by_freq=True), "scale_grad_by_freq=False"),
-    "maxima": (lambda ids, table: _bag(ids, table, mode="max"), "it takes maxima"),
+    "maxima": (lambda ids, table: _bag(ids, table, mode="max"), "it takes the largest values of its bags"),
     "weights": (
-        lambda ids, table: _bag(ids, table, mode="sum", per_sample_weights=torch.ones(4, 3)), "it takes maxima"),
+        lambda ids, table: _bag(ids, table, mode="sum", per_sample_weights=torch.ones(4, 3)), "rows by per_sample"),
     "a last offset": (
         lambda ids, table: _bag(ids.flatten(), table, offsets=torch.tensor([0, 12]), include_last_offset=True),
-        "it takes maxima"),
+        "its last offset is the number of ids"),
     "offsets that are numbers": (
         lambda ids, table: _bag(ids.flatten(), table, offsets=torch.tensor([0, 5, 6])), "make them an input"),
     "another order of pairs": (

@@ -181,6 +181,8 @@ IDIOMS = {
     "nearest_of_rows": (nn.Upsample(scale_factor=3), (2, 3, 5), ["Deconvolution"]),
     "nearest_3d": (nn.Upsample(scale_factor=(1, 2, 3)), (2, 3, 2, 3, 4), ["Deconvolution"]),
     "nearest_by_a_half": (nn.Upsample(scale_factor=1.5), SHAPE, _REMADE),
+    "nearest_where_rounding_decides": (nn.Upsample(82), (2, 3, 2), ["InnerProduct"]),
+    "nearest_exact_where_rounding_decides": (nn.Upsample(61, mode="nearest-exact"), (2, 3, 2), ["InnerProduct"]),
     "nearest_smaller": (Function(lambda x: F.interpolate(x, (3, 6), mode="nearest-exact")), SHAPE,
                         ["Permute", "InnerProduct", "Permute"]),
     "nearest_to_same": (Function(lambda x: F.interpolate(x.tanh(), (6, 6))), SHAPE, ["TanH"]),
@@ -209,6 +211,11 @@ IDIOMS = {
     "squeeze": (Function(lambda x: x.unsqueeze(2).tanh().squeeze(2)), SHAPE, ["Reshape", "TanH", "Reshape"]),
     "permute": (Function(lambda x: x.permute(0, 2, 3, 1)), SHAPE, ["Permute"]),
     "transpose": (Function(lambda x: x.transpose(1, -1)), SHAPE, ["Permute"]),
+    "transposes": (
+        Function(lambda x: x.mT.swapaxes(1, 2).swapdims(0, 0).movedim(1, -1).moveaxis((1, 2), (2, 1))), SHAPE,
+        ["Permute"] * 4),
+    "transposes_of_matrices": (Function(lambda x: x.tanh().t().sigmoid().T), (2, 3),
+                               ["TanH", "Permute", "Sigmoid", "Permute"]),
     "layer_norm_of_channels": (
         Function(lambda x: F.layer_norm(x.permute(0, 2, 3, 1), (4,)).permute(0, 3, 1, 2)), SHAPE,
         ["Permute", "LayerNorm", "Permute"]),
