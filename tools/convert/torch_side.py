@@ -69,7 +69,12 @@ class TorchSide:
         try:
             with torch.no_grad():
                 recorder.run(*_in_order(self._program, {**self._constants, **given}))
-        except (RuntimeError, IndexError) as error:  # the latter of numbers that are no rows of a table
+        except IndexError as error:
+            raise DataError(
+                f"PyTorch cannot run the program: {describe_exception(error).splitlines()[0]}",
+                hint="numbers that rows are computed from are any in the comparison, which --no_check leaves out",
+            ) from None
+        except RuntimeError as error:
             raise DataError(f"PyTorch cannot run the program: {describe_exception(error).splitlines()[0]}") from None
         return {self._names[node]: values for node, values in recorder.values.items() if node in self._names}
 
