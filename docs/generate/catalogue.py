@@ -203,7 +203,7 @@ def _others(param: str, named: Sequence[Field], schema: Schema, *, warns: bool =
     left = [field for field in schema.fields(param) if field not in named]
     idle = [field.name for field in left if field.name == "engine" or field.name in HOW_TO_COMPUTE.get(message, ())]
     others = [field.name for field in left if field.name not in idle and field.origin != "bvlc"]
-    of_forks = f"Fields of forks that {'have no effect, and are warned about' if warns else 'are refused'}"
+    of_forks = "Others without effect, which a warning says" if warns else "Fields of forks that are refused"
     for what, names in (("Without effect", idle), (of_forks, others)):
         if names:
             yield ""

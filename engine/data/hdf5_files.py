@@ -41,7 +41,7 @@ class Hdf5Reader:
         for name, location in self._files:
             check_listed(name, location)
         self.record_shapes: list[Shape] = []
-        self._written: list[tuple[int, int]] = []
+        self._states: list[tuple[int, int, int] | None] = []
         self._rows = np.array([self._inspect(*file) for file in self._files])
         self.count = int(self._rows.sum())
         if not self.count:
@@ -79,7 +79,7 @@ class Hdf5Reader:
     def _inspect(self, file: str, location: Location) -> int:
         """Return the number of rows of a file, whose columns are checked against those of the files before."""
         with _open(file, location) as opened:
-            self._written.append(_written(file))
+            self._states.append(_state(file))
             shapes = [_column_shape(opened, file, location, column) for column in self._columns]
         rows = {shape[0] for shape in shapes}
         if len(rows) > 1:
@@ -100,15 +100,22 @@ class Hdf5Reader:
             self._loaded = None  # two files at once might not fit into memory
             name, location = self._files[file]
             with _open(name, location) as opened:
-                if _written(name) != self._written[file]:
-                    raise DataError(
-                        f"'{name}' changed while it was being read",
-                        location=location,
-                        hint="train from a copy of a file that is still written to",
-                    )
+                self._check_unchanged(file)
                 with reading(partial(_unreadable, name, location)):
-                    self._loaded = (file, [opened[column][...] for column in self._columns])
+                    columns = [opened[column][...] for column in self._columns]
+                self._check_unchanged(file)
+            self._loaded = (file, columns)
         return self._loaded[1]
+
+    def _check_unchanged(self, file: int) -> None:
+        """Refuse a file that was written to, or replaced, since it was first looked at."""
+        name, location = self._files[file]
+        if _state(name) != self._states[file]:
+            raise DataError(
+                f"'{name}' was written to since this run began to read it",
+                location=location,
+                hint="train from a copy of a file that is still written to",
+            )
 
     def _place(self, record: int, stream: int) -> tuple[int, int]:
         """Return the file and the row of a global record."""
@@ -170,10 +177,13 @@ def _open(file: str, location: Location) -> Any:
         raise DataError(f"'{file}' cannot be opened as HDF5: {error}", location=location) from error
 
 
-def _written(file: str) -> tuple[int, int]:
-    """Return the size and time of a file, which change when it is written to."""
-    status = Path(file).stat()
-    return status.st_size, status.st_mtime_ns
+def _state(file: str) -> tuple[int, int, int] | None:
+    """Return what changes when a file is written to or replaced: size, time and number; None where it is gone."""
+    try:
+        status = Path(file).stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 def _unreadable(file: str, location: Location, reason: str) -> DataError:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from mgcaffe.comm import Communicator
@@ -68,7 +67,7 @@ def autotune(
             GPU; if so, it measures no more.
 
     Raises:
-        DataError: on rank 0: a file given by name that cannot be used (65) or written (73), or no folder for another.
+        DataError: on rank 0: a file given by name that cannot be used (65) or written (73).
     """
     if (setting := param.autotune) in ("", OFF):
         return
@@ -117,17 +116,22 @@ def tune_net(
             no more are measured.
 
     Raises:
-        DataError: a file given by name cannot be used (exit code 65) or written (73), or another has no folder (65).
+        DataError: a file given by name cannot be used (exit code 65) or written (73).
     """
     machine = Machine.here(net.device)
     is_named = setting != ON
-    file = Path(setting) if is_named else machine.default_file()
-    records = _read(file, machine, warn, must_work=is_named)
+    file = Path(setting) if is_named else _cache_file(machine, warn)
+    records = {} if file is None else _read(file, machine, warn, must_work=is_named)
     if not measures:
-        found = f"the {len(records)} choices recorded in {file}" if records else f"no choice: {file} holds none"
+        found = f"the {len(records)} choices recorded in {file}" if records else f"no choice: {file or 'it'} holds none"
         return Tuning(records, [], f"autotune measures nothing (deterministic) and takes {found}")
     began = time.perf_counter()
-    record = partial(_record, file, machine, records, frozenset(records), is_named=is_named)
+    known = frozenset(records)
+
+    def record() -> None:
+        if file is not None:
+            _record(file, machine, records, known, is_named=is_named)
+
     # A file given by name that cannot be written is said before anything is measured.
     begin = record if is_named else lambda: None
     layers, asked, measured = _tune(net, records, bound, warn, stop_is_requested, begin)
@@ -142,7 +146,7 @@ def tune_net(
     if measured:
         try:
             record()
-            summary += f" (recorded in {file})"
+            summary += f" (recorded in {file})" if file else ""
         except DataError as error:
             if is_named:
                 raise
@@ -199,6 +203,15 @@ def _measure(records: Records, asked: Mapping[str, Asked], bound: float, stop_is
             records[text] = measured
             if stop_is_requested():
                 return
+
+
+def _cache_file(machine: Machine, warn: Tell) -> Path | None:
+    """Return the file in the user's cache folder; None, with a warning, where there is no such folder."""
+    try:
+        return machine.default_file()
+    except DataError as error:
+        warn(f"autotune: {error.message}; what is measured holds for this run alone")
+        return None
 
 
 def _read(file: Path, machine: Machine, warn: Tell, *, must_work: bool) -> Records:

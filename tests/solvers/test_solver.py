@@ -219,7 +219,7 @@ def test_gradients_of_frozen_parameters_of_recurrent_layers_count_for_clipping(k
               param {{ lr_mult: 1 }} {f"param {{ lr_mult: {multiplier} }}" * (count - 1)}
               recurrent_param {{ num_output: 4 weight_filler {{ type: "uniform" min: -1 max: 1 }} }} }}
             layer {{ name: "loss" type: "EuclideanLoss" bottom: "h" bottom: "y" top: "loss" }}"""
-        with make_solver(net, "clip_gradients: 0.01", tmp_path) as solver:
+        with make_solver(net, "clip_gradients: 0.01 iter_size: 2", tmp_path) as solver:
             before = [each.data.clone() for each in solver.net.parameters]
             solver.step(1)
             return [after.data - start for after, start in zip(solver.net.parameters, before, strict=True)]

@@ -100,7 +100,7 @@ from mgcaffe.comm.transport.environment import detect
 from mgcaffe.tools.main import main
 for name, words in json.loads(sys.argv[1]).items():
     if detect().rank == 0:
-        print(f"ENGINE {name}", file=sys.stderr, flush=True)
+        print(f"\\nENGINE {name}", file=sys.stderr, flush=True)
     if code := main(words):
         sys.exit(code)
 """
@@ -113,12 +113,14 @@ def process_as_before() -> Iterator[None]:
     before = (logger.handlers[:], logger.level, logger.propagate)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
     threads = torch.get_num_threads()
-    yield
-    logger.handlers[:], level, logger.propagate = before
-    logger.setLevel(level)  # forgets which levels were enabled, too
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        logger.handlers[:], level, logger.propagate = before
+        logger.setLevel(level)  # forgets which levels were enabled, too
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        torch.set_num_threads(threads)
 
 
 @dataclass
@@ -153,9 +155,10 @@ class Engine:
         Returns:
             By the lines' names, what was written to standard error. All have ended with 0.
         """
-        result = self.mpirun_command(ranks, [sys.executable, "-c", _IN_TURN, json.dumps(lines)])
+        command = [sys.executable, "-c", _IN_TURN, json.dumps(lines)]
+        result = self.mpirun_command(ranks, command, timeout=60 * len(lines))
         assert result.returncode == 0, result.describe()
-        said = (part.split("\n", 1) for part in result.stderr.split("ENGINE ")[1:])
+        said = (part.split("\n", 1) for part in result.stderr.split("\nENGINE ")[1:])
         return dict(said)
 
     def mpirun_command(self, ranks: int, command: list[str], timeout: float = 60) -> JobResult:

@@ -137,7 +137,8 @@ def run(flags: Flags, session: Session) -> int:
                 writer.add_file(CLASSES_FILE, os.fsencode("".join(f"{name}\n" for name in source.classes)))
             changed = _convert(writer, entries, form, flags)
     except KeyboardInterrupt:
-        log_line("Interrupted: the same command with --resume goes on from here.")
+        if not Path(target).exists():  # else all that was left to do was making it last
+            log_line("Interrupted: the same command with --resume goes on from here.")
         raise
     finally:
         if before is not None:

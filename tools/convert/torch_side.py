@@ -72,7 +72,7 @@ class TorchSide:
         except IndexError as error:
             raise DataError(
                 f"PyTorch cannot run the program: {describe_exception(error).splitlines()[0]}",
-                hint="numbers that rows are computed from are any in the comparison, which --no_check leaves out",
+                hint="the comparison feeds random numbers, which may be no rows of the table; --no_check leaves it out",
             ) from None
         except RuntimeError as error:
             raise DataError(f"PyTorch cannot run the program: {describe_exception(error).splitlines()[0]}") from None

@@ -90,7 +90,7 @@ def to_training(net: NetParameter, data: DataChoice, loss: str | None) -> Edit:
     if filled:
         notes.append(f"got weight_filler xavier, having none: {', '.join(filled)}")
     if frozen:
-        notes.append(f"not trained, and without weight_filler, so begin with the weights: {', '.join(frozen)}")
+        notes.append(f"frozen (lr_mult 0), and 0 unless --weights is given: {', '.join(frozen)}")
     return Edit(result, {layer.name: layer.name for layer in kept}, tuple(notes))
 
 

@@ -190,8 +190,6 @@ class LmdbWriter:
             write_sums(self._scratch, self._sums)
             for name, content in self._files.items():
                 (self._scratch / name).write_bytes(content)
-            (self._scratch / _WORK).unlink(missing_ok=True)
-            (self._scratch / _LOCK).unlink()
             self._take_place()
         except (OSError, lmdb.Error) as error:
             self._committed = self._records.committed
@@ -199,10 +197,17 @@ class LmdbWriter:
 
     def _take_place(self) -> None:
         old = self.folder.with_name(f"{self.folder.name}.{os.getpid()}.old")
-        if self._replaces and self.folder.exists():
-            self.folder.rename(old)
-        self._scratch.rename(self.folder)
+        try:
+            if self._replaces and self.folder.exists():
+                self.folder.rename(old)
+            self._scratch.rename(self.folder)
+        except BaseException:
+            if old.exists() and not self.folder.exists():
+                old.rename(self.folder)
+            raise
         self._finished = True
+        for name in (_WORK, _LOCK):  # until then an interrupted run needs them
+            (self.folder / name).unlink(missing_ok=True)
         flush_folder(self.folder.absolute().parent)
         if old.exists():
             try:

@@ -62,7 +62,7 @@ def test_a_file_that_is_written_again_before_it_is_read_is_refused(tmp_path, sto
     layer = make(layer_text(source, 3))
     write(tmp_path, rows(4, stop), names=["1.h5"])
     assert numbers(layer, 1) == [[0, 1, 2]]
-    with pytest.raises(DataError, match=r"list.txt:2:1: '.*1.h5' changed while it was being read.*\n.*from a copy"):
+    with pytest.raises(DataError, match=r"list.txt:2:1: '.*1.h5' was written to since this run.*\n.*from a copy"):
         layer.forward([])
     layer.close()
 

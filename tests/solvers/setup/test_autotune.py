@@ -131,6 +131,16 @@ def test_a_cache_that_cannot_be_written_is_said_once_and_training_goes_on(tmp_pa
     assert len(choices.records) == 14
 
 
+def test_for_a_user_without_a_home_what_is_measured_holds_for_the_run(tmp_path, monkeypatch):
+    def homeless(machine):
+        raise DataError("there is no folder")
+
+    monkeypatch.setattr(Machine, "default_file", homeless)
+    ((_, recorder, choices),) = train(tmp_path, 'autotune: "on"')
+    assert texts(recorder, Warned) == ["autotune: there is no folder; what is measured holds for this run alone"]
+    assert len(choices.records) == 14
+
+
 def test_a_file_given_by_name_that_cannot_be_used_stops_the_run(tmp_path):
     file = tmp_path / "choices.json"
     file.write_text("[]")

@@ -14,7 +14,6 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.support.autotunekit import measure_here
 from tests.support.solverkit import CLASSIFIER, data_layer, write_data
 
 _PREFIX = re.compile(r"[IW]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \S+:\d+\] (.*)")
@@ -137,8 +136,10 @@ def test_sigint_stops_after_a_snapshot_with_code_75(engine):
 def test_a_signal_while_candidates_are_measured_ends_that(engine, monkeypatch):
     from mgcaffe.solvers.setup import autotune
 
+    measure = autotune.measure
+
     def interrupted(asked, bound):
-        for number, answer in enumerate(measure_here(asked, bound)):
+        for number, answer in enumerate(measure(asked, bound)):
             if number == 0:
                 signal.raise_signal(signal.SIGUSR1)
             yield answer

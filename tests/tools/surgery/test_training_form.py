@@ -47,7 +47,7 @@ def test_frozen_weights_get_no_filler_but_are_named():
     assert not layer(edit.net, "conv").convolution_param.HasField("weight_filler")
     assert edit.notes[1:] == (
         "got weight_filler xavier, having none: ip",
-        "not trained, and without weight_filler, so begin with the weights: conv",
+        "frozen (lr_mult 0), and 0 unless --weights is given: conv",
     )
 
 

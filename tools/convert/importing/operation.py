@@ -11,6 +11,8 @@ import torch
 from mgcaffe.tools.convert.importing.layers_made import LayersMade
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 
+COMPUTES_WITH_WHOLE = "it computes with whole numbers, which only Embed and EmbeddingBag read"
+
 
 class Operation(ABC):
     """One node. An importer's subclass knows the node's arguments, and says how to name its layers and refuse it.
@@ -52,7 +54,7 @@ class Operation(ABC):
         if not isinstance(value, Value):
             self.refuse("it computes with parameters or constants alone, which no layer does")
         if value.whole:
-            self.refuse("it computes with whole numbers; layers take them for rows of tables alone")
+            self.refuse(COMPUTES_WITH_WHOLE)
         if value.pad and not padded:
             self.refuse("zeros are put around an image that no convolution reads", "pad in the convolution itself")
         return value

@@ -37,7 +37,7 @@ def check_size(op: Operation, new_size: int, size: int) -> None:
         )
 
 
-def remade(op: Operation, x: Value, matrices: Sequence[torch.Tensor]) -> Value:
+def resampled(op: Operation, x: Value, matrices: Sequence[torch.Tensor]) -> Value:
     """Make each new pixel a weighted sum of pixels, along one axis after the other.
 
     Pixels that are repeated by whole factors are a Deconvolution; else each axis is an InnerProduct, not trained.
@@ -72,7 +72,7 @@ def _repeating(like: torch.Tensor, factor: int) -> torch.Tensor:
 
 
 def weighted_sums(x: torch.Tensor, matrices: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return the new pixels that matrices, as for `remade`, make of x, (N, C, ...)."""
+    """Return the new pixels that matrices, as for `resampled`, make of x, (N, C, ...)."""
     for axis, matrix in enumerate(matrices, start=2):
         x = (x.transpose(axis, -1) @ matrix.T).transpose(axis, -1)
     return x

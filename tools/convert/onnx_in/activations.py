@@ -130,7 +130,7 @@ def cast(op: Operation) -> Result:
     if kind in WHOLE_NUMBERS and isinstance(value, Value) and op.node.outputs[0] not in op.graph.outputs:
         return value if value.whole else replace(op.as_blob(value), whole=True)
     if kind not in FLOATS:
-        op.refuse("it makes numbers of another type; layers read whole numbers for rows of tables alone")
+        op.refuse("it makes numbers of another type; blobs hold floats, and integers for Embed and EmbeddingBag")
     return unchanged(op)
 
 

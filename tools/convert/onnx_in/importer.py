@@ -187,7 +187,12 @@ class _Import:
         blobs = []
         for name in self.graph.outputs:
             value = self.known.get(name)
-            if not isinstance(value, Value) or value.pad or value.whole or value.blob in self.inputs:
+            if isinstance(value, Value) and value.whole and value.blob not in self.inputs:
+                raise NetError(
+                    f"output '{name}' holds whole numbers, which only Embed and EmbeddingBag read",
+                    location=Location(str(self.graph.path)),
+                )
+            if not isinstance(value, Value) or value.pad or value.blob in self.inputs:
                 raise NetError(
                     f"output '{name}' is not computed from the input by any layer",
                     location=Location(str(self.graph.path)),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from mgcaffe.tools.convert.importing.resizing import check_size, interpolated, remade
+from mgcaffe.tools.convert.importing.resizing import check_size, interpolated, resampled
 from mgcaffe.tools.convert.importing.values import Value
 from mgcaffe.tools.convert.onnx_in.operation import LARGEST, Operation, Table
 
@@ -98,7 +98,7 @@ def _resized(op: Operation, x: Value, shape: tuple[int, ...], factors: list[floa
     if way.mode == "linear" and way.coordinates == "align_corners" and len(shape) == 4:
         return interpolated(op, x, shape[2:])
     spatial = zip(x.shape[2:], shape[2:], factors[2:], strict=True)
-    return remade(op, x, [_weights(op, way, *axis) for axis in spatial])
+    return resampled(op, x, [_weights(op, way, *axis) for axis in spatial])
 
 
 def _weights(op: Operation, way: _Way, size: int, new_size: int, factor: float) -> torch.Tensor:
@@ -139,20 +139,21 @@ def _places(op: Operation, coordinates: str, size: int, new_size: int, factor: f
     places = torch.arange(new_size, dtype=torch.float32)
     if factor == 1:
         return places
+    by = torch.tensor(factor, dtype=torch.float32)  # a number would be multiplied by its reciprocal
     if coordinates == "asymmetric":
-        return places / factor
+        return places / by
     if coordinates == "align_corners":
-        return places * ((size - 1) / max(1, new_size - 1))
+        return places * (size - 1) / max(1, new_size - 1)
     if coordinates == "tf_half_pixel_for_nn":
-        return (places + 0.5) / factor
+        return (places + 0.5) / by
     if coordinates == "half_pixel_symmetric":
         middle = size / 2
-        return middle * (1 - new_size / (factor * size)) + (places + 0.5) / factor - 0.5
+        return middle * (1 - new_size / (by * size)) + (places + 0.5) / by - 0.5
     if coordinates not in ("half_pixel", "pytorch_half_pixel"):
         op.refuse(f"it takes pixels by '{coordinates}', which no layer does")
     if coordinates == "pytorch_half_pixel" and new_size == 1:
         return torch.zeros_like(places)
-    return (places + 0.5) / factor - 0.5
+    return (places + 0.5) / by - 0.5
 
 
 def _cubic(distances: torch.Tensor, a: float) -> torch.Tensor:

@@ -146,7 +146,7 @@ def unchanged(op: Operation) -> Result:
     given, made = (node.meta["val"].dtype for node in (op.node.all_input_nodes[0], op.node))
     both_float = given.is_floating_point and made.is_floating_point
     if made != given and not both_float and not holds_whole_numbers(op.node):
-        op.refuse("it makes numbers of another type; layers read whole numbers for rows of tables alone")
+        op.refuse("it makes numbers of another type; blobs hold floats, and integers for Embed and EmbeddingBag")
     value: Result = op[next(iter(op.arguments))]
     return value
 
@@ -154,6 +154,8 @@ def unchanged(op: Operation) -> Result:
 def detached(op: Operation) -> Result:
     """Return the input, where no gradient would flow through it anyway."""
     value = unchanged(op)
+    if holds_whole_numbers(op.node):
+        return value
     learns = value.trained if isinstance(value, Constant) else True
     if learns and any(user.op != "output" for user in op.node.users):
         op.refuse("no gradient flows through it, which no layer can say", "leave it out of a net that is not trained")

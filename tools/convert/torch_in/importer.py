@@ -14,6 +14,7 @@ from torch.fx import Node
 from mgcaffe.errors import NetError
 from mgcaffe.prototxt.files import net_source
 from mgcaffe.tools.convert.importing.layers_made import LayersMade
+from mgcaffe.tools.convert.importing.operation import COMPUTES_WITH_WHOLE
 from mgcaffe.tools.convert.importing.shapes import shuffled
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.model import Model
@@ -192,7 +193,10 @@ class _Import:
             elif node.name in names:
                 value = node.meta.get("val")
                 if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or holds_whole_numbers(node)):
-                    raise NetError(f"{file}: input '{node.name}' is no tensor of numbers, as blobs are")
+                    kind = str(value.dtype).removeprefix("torch.") if isinstance(value, torch.Tensor) else "no tensor"
+                    raise NetError(
+                        f"{file}: input '{node.name}' is {kind}; blobs hold floating-point numbers, int32 or int64"
+                    )
                 if any(not isinstance(size, int) for size in value.shape):
                     raise NetError(
                         f"{file}: input '{node.name}' has a size that is not fixed",
@@ -242,15 +246,12 @@ class _Import:
                     self.values.setdefault(result[number].blob, user.name)
 
     def _check_whole_numbers(self, node: Node) -> None:
-        """Refuse to compute with whole numbers that are not known, or to join them with others.
-
-        Layers take them for rows of tables alone.
-        """
+        """Refuse to compute with whole numbers that are not known, or to join them with others."""
         whole = [each for each in node.all_input_nodes if holds_whole_numbers(each)]
         name, value = operator_name(node), node.meta.get("val")
         moves = name in MOVING and not (isinstance(value, torch.Tensor) and value.is_floating_point())
         if name not in LOOKING_UP and not moves and any(isinstance(self.known[each], Value) for each in whole):
-            refuse(node, "it computes with whole numbers; layers take them for rows of tables alone")
+            refuse(node, COMPUTES_WITH_WHOLE, "cast an input that is also read as numbers in forward: ids.long()")
 
     def _replace(self, place: int, node: Node, result: Result) -> None:
         """Let everything that was the value that `node` writes over be the result."""
@@ -271,7 +272,7 @@ class _Import:
         for name in names:
             node = by_name.get(str(name))
             if node is not None and holds_whole_numbers(node) and node.op != "placeholder":
-                refuse(node, "it makes whole numbers for an output; layers take them for rows of tables alone")
+                refuse(node, "it makes whole numbers for an output, and only Embed and EmbeddingBag read such")
             value = None if node is None else self.known[node]
             if not isinstance(value, Value) or value.pad or value.blob in self.inputs:
                 raise NetError(f"{file}: output '{name}' is not computed from the input by any layer")

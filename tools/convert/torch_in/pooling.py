@@ -9,7 +9,7 @@ from typing import Any
 from mgcaffe.engine.kernels.pooling import Window
 from mgcaffe.tools.convert.importing.pooling import average_pooled, check_windows, global_pooled, max_pooled, pooled
 from mgcaffe.tools.convert.importing.reductions import reduced
-from mgcaffe.tools.convert.importing.resizing import remade, repeated
+from mgcaffe.tools.convert.importing.resizing import repeated, resampled
 from mgcaffe.tools.convert.importing.values import Result, Value
 from mgcaffe.tools.convert.importing.windows import Axis, axes_of, zero_padded
 from mgcaffe.tools.convert.torch_in.operation import Operation
@@ -64,7 +64,7 @@ def adaptive_average_pool(op: Operation) -> Value:
     if count != 2 and set(out) == {1}:
         return reduced(op, x, "MEAN", range(2, len(x.shape)), keep_axes=True)
     y = _adaptive(op, x, "AVE") if count == 2 else None
-    return remade(op, x, weights(op)) if y is None else y
+    return resampled(op, x, weights(op)) if y is None else y
 
 
 def adaptive_max_pool(op: Operation) -> Sequence[Value]:

@@ -27,6 +27,7 @@ _TORCH = Path(torch.__file__).parent
 _PYTHON = Path(inspect.__file__).parent
 _NO_ROWS = "indices"
 """A word of what PyTorch says of looking rows up by floating-point numbers."""
+_CAST = "where an input is computed on before it is looked up, cast it in forward: ids.long()"
 _MOST_VALUES = 2**31 - 1
 """The most values of a blob (Caffe counts them in an int)."""
 
@@ -89,7 +90,7 @@ def export_module(module: Any, input_shape: Shapes, name: str) -> ExportedProgra
         return _export(module, in_order, {key: x.long() if id(x) in rows else x for key, x in by_name.items()})
     except (Exception, SystemExit) as error:  # torch.export has no root of its errors, and the module's own code runs
         message = f"torch.export refuses {name}: {_first_lines(error)}"
-        raise NetError(message, location=_users_line(error)) from None
+        raise NetError(message, location=_users_line(error), hint=_CAST if _NO_ROWS in message else None) from None
 
 
 def _export(module: Any, in_order: tuple[torch.Tensor, ...], by_name: dict[str, torch.Tensor]) -> ExportedProgram:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mgcaffe.tools.convert.importing.resizing import check_size, interpolated, remade
+from mgcaffe.tools.convert.importing.resizing import check_size, interpolated, resampled
 from mgcaffe.tools.convert.importing.values import Result, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation
 
@@ -16,7 +16,7 @@ _ROWS_AT_ONCE = 256
 
 def nearest(op: Operation) -> Value:
     """upsample_nearest: Deconvolution with ones, for pixels that are repeated by whole factors; else as `linear`."""
-    return remade(op, op.blob(), weights(op))
+    return resampled(op, op.blob(), weights(op))
 
 
 def linear(op: Operation) -> Value:
@@ -24,7 +24,7 @@ def linear(op: Operation) -> Value:
     x = op.blob()
     if op.name == "upsample_bilinear2d" and op["align_corners"]:
         return interpolated(op, x, op.shape[2:])
-    return remade(op, x, weights(op))
+    return resampled(op, x, weights(op))
 
 
 def weights(op: Operation) -> list[torch.Tensor]:

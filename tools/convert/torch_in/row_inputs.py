@@ -19,9 +19,14 @@ _COPYING = (
     torch.cat,
     torch.concat,
     torch.stack,
+    torch.hstack,
+    torch.vstack,
     torch.clone,
     torch.Tensor.clone,
     torch.Tensor.contiguous,
+    torch.Tensor.repeat,
+    torch.Tensor.tile,
+    torch.tile,
     torch.Tensor.reshape,
     torch.Tensor.flatten,
     torch.flatten,
@@ -74,7 +79,7 @@ class _LookUps(TorchFunctionMode):
             kwargs = {name: self._whole(each) if name in numbers.values() else each for name, each in kwargs.items()}
         result = func(*args, **kwargs)
         if func in _COPYING:
-            self._follow(result, args[0])
+            self._follow(result, args[0] if args else next(iter(kwargs.values())))
         return result
 
     def _whole(self, value: Any) -> Any:

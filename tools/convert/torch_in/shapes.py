@@ -194,7 +194,7 @@ def part(op: Operation) -> Result:
     return reshaped(op, taken, op.shape, "" if taken is x else "reshape")
 
 
-TRANSPOSING = ("transpose", "t", "mT", "numpy_T", "swapaxes", "swapdims", "movedim", "moveaxis")
+_TRANSPOSING = ("transpose", "t", "mT", "numpy_T", "swapaxes", "swapdims", "movedim", "moveaxis")
 PARTS = ("select", "slice", "narrow")
 EXPANDING = ("expand", "expand_as", "broadcast_to")
 
@@ -208,7 +208,7 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "squeeze": reshape,
     "flatten": flatten,
     "permute": permute,
-    **dict.fromkeys(TRANSPOSING, transpose),
+    **dict.fromkeys(_TRANSPOSING, transpose),
     "channel_shuffle": channel_shuffle,
     "native_channel_shuffle": channel_shuffle,
     "pixel_shuffle": pixel_shuffle,

@@ -6,6 +6,7 @@ import fcntl
 import os
 import resource
 import shutil
+from pathlib import Path
 
 import lmdb
 import pytest
@@ -151,7 +152,7 @@ def test_an_interrupted_writer_is_resumed_with_its_sums(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["db"]
 
 
-@pytest.mark.parametrize("step", ["flushing the records", "writing their sums"])
+@pytest.mark.parametrize("step", ["flushing the records", "writing their sums", "giving it its name"])
 def test_ctrl_c_while_the_database_is_finished_leaves_what_can_be_resumed(tmp_path, monkeypatch, step):
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -161,8 +162,10 @@ def test_ctrl_c_while_the_database_is_finished_leaves_what_can_be_resumed(tmp_pa
         writer.put(b"1", b"one")
         if step == "flushing the records":
             patch.setattr(os, "fsync", interrupt)
-        else:
+        elif step == "writing their sums":
             patch.setattr("mgcaffe.engine.data.lmdb.writer.write_sums", interrupt)
+        else:
+            patch.setattr(Path, "rename", interrupt)
     assert not folder.exists()
     with LmdbWriter(folder, work="w", resume=True) as writer:
         assert (writer.count, writer.last_key) == (1, b"1")
@@ -170,6 +173,21 @@ def test_ctrl_c_while_the_database_is_finished_leaves_what_can_be_resumed(tmp_pa
     source = open_lmdb(str(folder))
     assert source.has_sums and [source.value(number) for number in range(2)] == [b"one", b"two"]
     assert [path.name for path in tmp_path.iterdir()] == ["db"]
+
+
+def test_ctrl_c_while_a_database_is_replaced_leaves_the_old_one(tmp_path, monkeypatch):
+    rename, folder = Path.rename, tmp_path / "db"
+    write(folder, 3)
+
+    def interrupt(path, target):
+        if path.name.endswith(".partial"):
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), LmdbWriter(folder, replace=True) as writer:
+        writer.put(b"1", b"one")
+        patch.setattr(Path, "rename", interrupt)
+    assert [path.name for path in tmp_path.iterdir()] == ["db"] and len(open_lmdb(str(folder))) == 3
 
 
 def test_damage_in_what_an_interrupted_writer_left_is_said_before_all_is_written_anew(tmp_path, caplog):

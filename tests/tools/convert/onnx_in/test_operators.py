@@ -21,7 +21,7 @@ LRN = {
     "alpha": 0.5, "k": 2.0, "beta": 0.6,
 }  # fmt: skip
 
-_REMADE = "InnerProduct Permute InnerProduct Permute"
+_RESAMPLED = "InnerProduct Permute InnerProduct Permute"
 
 # Opset, nodes, weights, shape of x, types of the layers.
 CASES = {
@@ -247,7 +247,7 @@ CASES = {
     **{
         f"resize {mode} {coordinates}": (
             19, f'y = Resize<mode="{mode}", coordinate_transformation_mode="{coordinates}">(x, , , s)',
-            {"s": [3, 4, 9, 4]}, SHAPE, "Interp" if (mode, coordinates) == ("linear", "align_corners") else _REMADE)
+            {"s": [3, 4, 9, 4]}, SHAPE, "Interp" if (mode, coordinates) == ("linear", "align_corners") else _RESAMPLED)
         for mode in ("nearest", "linear", "cubic")
         for coordinates in (
             "asymmetric", "align_corners", "half_pixel", "pytorch_half_pixel", "half_pixel_symmetric")
@@ -255,21 +255,28 @@ CASES = {
     **{
         f"resize nearest {way}": (
             13, f'y = Resize<nearest_mode="{way}">(x, , s)', {"s": np.array([1, 1, 1.5, 0.6], np.float32)}, SHAPE,
-            _REMADE)
+            _RESAMPLED)
         for way in ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
     },
+    **{
+        f"resize nearest between corners {way}, where rounding decides": (
+            13, f'y = Resize<coordinate_transformation_mode="align_corners", nearest_mode="{way}">(x, , , s)',
+            {"s": [1, 1, new]}, (1, 1, size), "InnerProduct")
+        for way, size, new in (
+            ("floor", 2, 42), ("round_prefer_floor", 3, 29), ("round_prefer_ceil", 4, 75), ("ceil", 5, 29))
+    },
     "resize by ceil": (13, 'y = Resize<coordinate_transformation_mode="asymmetric", nearest_mode="ceil">(x, , s)',
-                       {"s": np.array([1, 1, 2, 2], np.float32)}, SHAPE, _REMADE),
+                       {"s": np.array([1, 1, 2, 2], np.float32)}, SHAPE, _RESAMPLED),
     "resize for nearest": (11, 'y = Resize<coordinate_transformation_mode="tf_half_pixel_for_nn">(x, r, s)',
                            {"r": np.zeros(0, np.float32), "s": np.array([1, 1, 1.5, 2.5], np.float32)}, SHAPE,
-                           _REMADE),
-    "resize 10 smaller": (10, "y = Resize(x, s)", {"s": np.array([1, 1, 0.6, 1.5], np.float32)}, SHAPE, _REMADE),
+                           _RESAMPLED),
+    "resize 10 smaller": (10, "y = Resize(x, s)", {"s": np.array([1, 1, 0.6, 1.5], np.float32)}, SHAPE, _RESAMPLED),
     "resize 10 linear": (10, 'y = Resize<mode="linear">(x, s)', {"s": np.array([1, 1, 2, 1.7], np.float32)}, SHAPE,
-                         _REMADE),
+                         _RESAMPLED),
     "resize to one": (13, 'y = Resize<mode="linear", coordinate_transformation_mode="pytorch_half_pixel">(x, , , s)',
-                      {"s": [3, 4, 1, 9]}, SHAPE, _REMADE),
+                      {"s": [3, 4, 1, 9]}, SHAPE, _RESAMPLED),
     "resize cubic, other weights": (13, 'y = Resize<mode="cubic", cubic_coeff_a=-0.5, exclude_outside=1>(x, , , s)',
-                                    {"s": [3, 4, 9, 5]}, SHAPE, _REMADE),
+                                    {"s": [3, 4, 9, 5]}, SHAPE, _RESAMPLED),
     "resize rows": (13, 'y = Resize<mode="linear">(x, , , s)', {"s": [2, 4, 7]}, (2, 4, 9), "InnerProduct"),
     "resize 3d": (13, 'y = Resize<mode="linear">(x, , , s)', {"s": [2, 2, 5, 6, 3]}, (2, 2, 3, 4, 5),
                   "InnerProduct Permute InnerProduct Permute Permute InnerProduct Permute"),

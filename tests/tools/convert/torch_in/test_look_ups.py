@@ -101,7 +101,7 @@ class Moved(nn.Module):
         self.scores = nn.Linear(6, 5)
 
     def forward(self, ids: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
-        both = torch.cat([ids, torch.stack([more, more], 1)], 1)
+        both = torch.cat(tensors=[ids.detach(), torch.stack([more, more], 1)], dim=1)
         turned = both.t().contiguous().transpose(0, 1).reshape(4, -1)
         return self.scores(self.table(turned).mean(1) + self.table(ids[:, :1]).sum(1) + self.bags(turned[:, 1:]))
 

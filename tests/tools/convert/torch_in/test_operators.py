@@ -15,7 +15,7 @@ F = torch.nn.functional
 
 VOLUME = (2, 3, 4, 5, 6)
 _VOLUMES = ["Reshape", "Pooling", "Reshape", "Pooling", "Reshape"]
-_REMADE = ["InnerProduct", "Permute", "InnerProduct", "Permute"]
+_RESAMPLED = ["InnerProduct", "Permute", "InnerProduct", "Permute"]
 
 # A module, the shape of its input, and the types of the layers that it becomes.
 IDIOMS = {
@@ -173,31 +173,31 @@ IDIOMS = {
         ["Reshape", "Pooling", "Scale", "Reshape", "Pooling", "Scale", "Reshape"]),
     "adaptive_max_of_rows": (nn.AdaptiveMaxPool1d(4), (2, 3, 8), ["Reshape", "Pooling", "Reshape"]),
     "adaptive_3d_to_one": (nn.AdaptiveAvgPool3d(1), (2, 3, 2, 5, 7), ["Reduction", "Reshape"]),
-    "adaptive_3d": (nn.AdaptiveAvgPool3d((2, 2, 3)), (2, 3, 2, 5, 7), _REMADE),
-    "adaptive_of_different_windows": (nn.AdaptiveAvgPool2d(4), SHAPE, _REMADE),
+    "adaptive_3d": (nn.AdaptiveAvgPool3d((2, 2, 3)), (2, 3, 2, 5, 7), _RESAMPLED),
+    "adaptive_of_different_windows": (nn.AdaptiveAvgPool2d(4), SHAPE, _RESAMPLED),
     "adaptive_to_larger": (nn.AdaptiveMaxPool2d(6), (2, 3, 1, 3), ["Deconvolution"]),
     "nearest": (nn.Upsample(scale_factor=2), SHAPE, ["Deconvolution"]),
     "nearest_to_size": (Function(lambda x: F.interpolate(x, (18, 6), mode="nearest-exact")), SHAPE, ["Deconvolution"]),
     "nearest_of_rows": (nn.Upsample(scale_factor=3), (2, 3, 5), ["Deconvolution"]),
     "nearest_3d": (nn.Upsample(scale_factor=(1, 2, 3)), (2, 3, 2, 3, 4), ["Deconvolution"]),
-    "nearest_by_a_half": (nn.Upsample(scale_factor=1.5), SHAPE, _REMADE),
+    "nearest_by_a_half": (nn.Upsample(scale_factor=1.5), SHAPE, _RESAMPLED),
     "nearest_where_rounding_decides": (nn.Upsample(82), (2, 3, 2), ["InnerProduct"]),
     "nearest_exact_where_rounding_decides": (nn.Upsample(61, mode="nearest-exact"), (2, 3, 2), ["InnerProduct"]),
     "nearest_smaller": (Function(lambda x: F.interpolate(x, (3, 6), mode="nearest-exact")), SHAPE,
                         ["Permute", "InnerProduct", "Permute"]),
     "nearest_to_same": (Function(lambda x: F.interpolate(x.tanh(), (6, 6))), SHAPE, ["TanH"]),
     "bilinear": (nn.UpsamplingBilinear2d((11, 3)), SHAPE, ["Interp"]),
-    "bilinear_between_centres": (nn.Upsample(scale_factor=2, mode="bilinear"), SHAPE, _REMADE),
-    "bilinear_by_a_factor_as_given": (nn.Upsample(scale_factor=1.7, mode="bilinear"), SHAPE, _REMADE),
+    "bilinear_between_centres": (nn.Upsample(scale_factor=2, mode="bilinear"), SHAPE, _RESAMPLED),
+    "bilinear_by_a_factor_as_given": (nn.Upsample(scale_factor=1.7, mode="bilinear"), SHAPE, _RESAMPLED),
     "bilinear_by_a_factor_of_sizes": (
         Function(lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True)), SHAPE,
-        _REMADE),
+        _RESAMPLED),
     "bilinear_of_one_pixel": (nn.Upsample((2, 3), mode="bilinear"), (2, 3, 1, 1), ["Deconvolution"]),
     "bilinear_smoothed": (Function(lambda x: F.interpolate(x, (3, 4), mode="bilinear", antialias=True)),
-                          (2, 3, 5, 7), _REMADE),
-    "bicubic": (nn.Upsample((7, 9), mode="bicubic"), SHAPE, _REMADE),
+                          (2, 3, 5, 7), _RESAMPLED),
+    "bicubic": (nn.Upsample((7, 9), mode="bicubic"), SHAPE, _RESAMPLED),
     "bicubic_smoothed": (Function(lambda x: F.interpolate(x, (3, 4), mode="bicubic", antialias=True)), SHAPE,
-                         _REMADE),
+                         _RESAMPLED),
     "linear_of_rows": (nn.Upsample(11, mode="linear"), (2, 3, 5), ["InnerProduct"]),
     "linear_of_rows_between_corners": (nn.Upsample(11, mode="linear", align_corners=True), (2, 3, 5), ["InnerProduct"]),
     "trilinear": (nn.Upsample((3, 6, 4), mode="trilinear"), (2, 3, 2, 6, 3), ["InnerProduct", "Permute"] * 2),
