@@ -123,7 +123,8 @@ def tune_net(
     file = Path(setting) if is_named else _cache_file(machine, warn)
     records = {} if file is None else _read(file, machine, warn, must_work=is_named)
     if not measures:
-        found = f"the {len(records)} choices recorded in {file}" if records else f"no choice: {file or 'it'} holds none"
+        none = f"no choice: {file} holds none" if file else "no choice"
+        found = f"the {len(records)} choices recorded in {file}" if records else none
         return Tuning(records, [], f"autotune measures nothing (deterministic) and takes {found}")
     began = time.perf_counter()
     known = frozenset(records)

@@ -145,6 +145,7 @@ def _over_images(
 def _over_volumes(
     op: Operation, x: Value, axes: Sequence[Axis], make: Callable[[Value, Sequence[Axis]], Value]
 ) -> Value:
+    """Pool (N, C, D, H, W) along H and W, then along D; arguments as for `_over_images`."""
     wanted = op.shape
     (batch, channels, depth), (count, rows, columns) = x.shape[:3], wanted[2:]
     planes = reshaped(op, unpadded(x), (batch, channels * depth, *x.shape[3:]), "planes")

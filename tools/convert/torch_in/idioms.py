@@ -10,7 +10,14 @@ from torch.fx import Node
 
 from mgcaffe.tools.convert.importing.normalization import neighbours
 from mgcaffe.tools.convert.importing.values import Value
-from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, operator_name, shape_of, works_in_place
+from mgcaffe.tools.convert.torch_in.operation import (
+    Operation,
+    arguments_of,
+    every_axis,
+    operator_name,
+    shape_of,
+    works_in_place,
+)
 
 _SAME_VALUES = ("view", "reshape", "squeeze", "unsqueeze", "contiguous")
 
@@ -90,17 +97,18 @@ def _within(size: int, alpha: float, beta: float) -> Callable[[Operation, Value]
     return lambda op, x: op.layer("LRN", [x], lrn_param=param)
 
 
-def _is(node: Any, *names: str) -> bool:
+def is_call(node: Any, *names: str) -> bool:
+    """Return whether a node calls an operator of one of these names."""
     return isinstance(node, Node) and node.op == "call_function" and operator_name(node) in names
 
 
 def _quotients(last: Node) -> Iterator[tuple[Node, tuple[Node, float]]]:
     """Give x, and base and exponent of its divisor, of x / base^exponent or x base^-exponent."""
-    if not _is(last, "div", "mul") or len(last.args) != 2 or last.kwargs:
+    if not is_call(last, "div", "mul") or len(last.args) != 2 or last.kwargs:
         return
-    is_quotient = _is(last, "div")
+    is_quotient = is_call(last, "div")
     for x, other in (last.args,) if is_quotient else (last.args, last.args[::-1]):
-        if isinstance(x, Node) and isinstance(other, Node) and _is(other, "pow") and len(other.args) == 2:
+        if isinstance(x, Node) and isinstance(other, Node) and is_call(other, "pow") and len(other.args) == 2:
             base, exponent = other.args
             if isinstance(base, Node) and isinstance(exponent, (int, float)):
                 yield x, (base, exponent if is_quotient else -exponent)
@@ -108,7 +116,7 @@ def _quotients(last: Node) -> Iterator[tuple[Node, tuple[Node, float]]]:
 
 def _with_number(node: Any, operator: str) -> tuple[Node, float] | None:
     """Return the other value and the number of a sum or product with one."""
-    if not _is(node, operator) or len(node.args) != 2 or node.kwargs:
+    if not is_call(node, operator) or len(node.args) != 2 or node.kwargs:
         return None
     for one, two in (node.args, node.args[::-1]):
         if isinstance(one, Node) and isinstance(two, (int, float)):
@@ -118,15 +126,15 @@ def _with_number(node: Any, operator: str) -> tuple[Node, float] | None:
 
 def _unwrapped(node: Node) -> Node:
     """Return the node whose values another one only has in another shape."""
-    while _is(node, *_SAME_VALUES) and isinstance(node.args[0], Node):
+    while is_call(node, *_SAME_VALUES) and isinstance(node.args[0], Node):
         node = node.args[0]
     return node
 
 
 def _is_square(node: Node, x: Node) -> bool:
-    if _is(node, "mul"):
+    if is_call(node, "mul"):
         return node.args == (x, x)
-    return node.args == (x,) if _is(node, "square") else _is(node, "pow") and node.args == (x, 2)
+    return node.args == (x,) if is_call(node, "square") else is_call(node, "pow") and node.args == (x, 2)
 
 
 def _neighbouring_channels(pool: Node, x: Node) -> int | None:
@@ -136,7 +144,7 @@ def _neighbouring_channels(pool: Node, x: Node) -> int | None:
         return None
     size, front = windows[0][0], windows[1][0]
     behind, inner = front, pool.args[0]
-    if _is(inner, "pad", "constant_pad_nd"):
+    if is_call(inner, "pad", "constant_pad_nd"):
         given = arguments_of(inner)  # type: ignore[arg-type]
         zeros = list(given["pad"])
         if given.get("mode", "constant") != "constant" or given.get("value") or zeros[:4] != [0] * 4 or len(zeros) != 6:
@@ -160,14 +168,9 @@ def _neighbouring_pixels(pool: Node, x: Node) -> int | None:
 
 def _windows(pool: Node, axes: int) -> tuple[list[int], list[int]] | None:
     """Return kernel and pad of an average pooling that goes on by one and counts the padding; None of other nodes."""
-    if not _is(pool, f"avg_pool{axes}d"):
+    if not is_call(pool, f"avg_pool{axes}d"):
         return None
     given = arguments_of(pool)
-    kernel, stride, pad = (_every_axis(given[name], axes) for name in ("kernel_size", "stride", "padding"))
+    kernel, stride, pad = (every_axis(given[name], axes) for name in ("kernel_size", "stride", "padding"))
     usual = stride == [1] * axes and not given["ceil_mode"] and given["divisor_override"] is None
     return (kernel, pad) if usual and (given["count_include_pad"] or not any(pad)) else None
-
-
-def _every_axis(sizes: Any, axes: int) -> list[int]:
-    given: list[int] = [sizes] if isinstance(sizes, int) else list(sizes)
-    return given * axes if len(given) == 1 else given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,8 +11,8 @@ from torch.fx import Node
 
 from mgcaffe.tools.convert.importing.shapes import cut
 from mgcaffe.tools.convert.importing.values import Value
-from mgcaffe.tools.convert.torch_in.idioms import Idiom, is_written_over
-from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, operator_name, shape_of
+from mgcaffe.tools.convert.torch_in.idioms import Idiom, is_call, is_written_over
+from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, shape_of
 
 _NAME = "dot_interaction"
 
@@ -31,35 +32,27 @@ def find_interactions(nodes: Sequence[Node], constants: Mapping[Node, torch.Tens
         vectors, diagonal, inner = pairs
         joining = _behind_the_first(node, vectors)
         if joining is None:
-            last, idiom = node, Idiom(vectors, _NAME, _Pairs(diagonal), {*inner, node})
+            last, idiom = node, Idiom(vectors, _NAME, partial(_pairs_alone, diagonal=diagonal), {*inner, node})
         else:
             first, last = joining
-            alone = {first} if _is(first, "select") and len(first.users) == 1 else set()
-            idiom = Idiom(vectors, _NAME, _Interaction(diagonal), {*inner, node, last, *alone})
+            alone = {first} if is_call(first, "select") and len(first.users) == 1 else set()
+            idiom = Idiom(vectors, _NAME, partial(_layer, diagonal=diagonal), {*inner, node, last, *alone})
         if not is_written_over(idiom, nodes, last):
             found[last] = idiom
     return found
 
 
-class _Interaction:
-    """Makes the layer. Args: diagonal: whether products of vectors with themselves count."""
-
-    def __init__(self, diagonal: bool) -> None:
-        self._param = {"diagonal": True} if diagonal else {}
-
-    def __call__(self, op: Operation, vectors: Value) -> Value:
-        return op.layer("DotInteraction", [vectors], dot_interaction_param=self._param)
+def _layer(op: Operation, vectors: Value, diagonal: bool) -> Value:
+    return op.layer("DotInteraction", [vectors], dot_interaction_param={"diagonal": True} if diagonal else {})
 
 
-class _Pairs(_Interaction):
-    """Makes the layer, and cuts off the first vector, which stands before the pairs."""
-
-    def __call__(self, op: Operation, vectors: Value) -> Value:
-        pairs, size = op.shape, vectors.shape[2]
-        op.shape = (pairs[0], size + pairs[1])
-        y = super().__call__(op, vectors)
-        op.shape = pairs
-        return cut(op, y, 1, [size, pairs[1]])[1]
+def _pairs_alone(op: Operation, vectors: Value, diagonal: bool) -> Value:
+    """Add the layer, and cut off the first vector, which stands before the pairs."""
+    pairs, size = op.shape, vectors.shape[2]
+    op.shape = (pairs[0], size + pairs[1])
+    y = _layer(op, vectors, diagonal)
+    op.shape = pairs
+    return cut(op, y, 1, [size, pairs[1]])[1]
 
 
 def _pairs(node: Node, constants: Mapping[Node, torch.Tensor]) -> tuple[Node, bool, set[Node]] | None:
@@ -68,7 +61,7 @@ def _pairs(node: Node, constants: Mapping[Node, torch.Tensor]) -> tuple[Node, bo
     Returns:
         T (N, F, d), whether the diagonal counts, and the nodes between.
     """
-    if not _is(node, "index") or not _is(node.args[0], "bmm", "matmul"):
+    if not is_call(node, "index") or not is_call(node.args[0], "bmm", "matmul"):
         return None
     given: Any = node.args
     product, places = given
@@ -93,17 +86,17 @@ def _is_transposed(node: Node, of: Node) -> bool:
     if node.all_input_nodes != [of]:
         return False
     given: dict[Any, Any] = arguments_of(node)
-    if _is(node, "mT"):
+    if is_call(node, "mT"):
         return True
-    if _is(node, "transpose"):
+    if is_call(node, "transpose"):
         return {given["dim0"] % 3, given["dim1"] % 3} == {1, 2}
-    return _is(node, "permute") and [axis % 3 for axis in given["dims"]] == [0, 2, 1]
+    return is_call(node, "permute") and [axis % 3 for axis in given["dims"]] == [0, 2, 1]
 
 
 def _behind_the_first(pairs: Node, vectors: Node) -> tuple[Node, Node] | None:
     """Return the first vector, and what joins it and the pairs; None where nothing does, or more reads the pairs."""
     readers = list(pairs.users)
-    if len(readers) != 1 or not _is(readers[0], "cat", "concat"):
+    if len(readers) != 1 or not is_call(readers[0], "cat", "concat"):
         return None
     given = arguments_of(readers[0])
     parts = list(given["tensors"])
@@ -113,19 +106,15 @@ def _behind_the_first(pairs: Node, vectors: Node) -> tuple[Node, Node] | None:
 
 def _is_first(one: Node, vectors: Node) -> bool:
     """Return whether a node is the first of the vectors."""
-    if _is(one, "select"):
+    if is_call(one, "select"):
         given = arguments_of(one)
         return one.args[0] is vectors and given["dim"] % 3 == 1 and given["index"] == 0
     whole: Any = vectors
-    if _is(whole, "view", "reshape"):
+    if is_call(whole, "view", "reshape"):
         whole = whole.args[0]
-    if not _is(whole, "cat", "concat", "stack") or arguments_of(whole)["dim"] % len(shape_of(whole)) != 1:
+    if not is_call(whole, "cat", "concat", "stack") or arguments_of(whole)["dim"] % len(shape_of(whole)) != 1:
         return False
     first = next(iter(arguments_of(whole)["tensors"]))
-    if _is(first, "unsqueeze"):
+    if is_call(first, "unsqueeze"):
         first = first.args[0]
     return first is one and shape_of(one) == (shape_of(vectors)[0], shape_of(vectors)[2])
-
-
-def _is(node: Any, *names: str) -> bool:
-    return isinstance(node, Node) and node.op == "call_function" and operator_name(node) in names

@@ -79,6 +79,12 @@ def shape_of(node: Node) -> Shape:
     return tuple(int(size) for size in node.meta["val"].shape)
 
 
+def every_axis(sizes: Any, axes: int) -> list[int]:
+    """Return the sizes along so many axes, where one may be given for all."""
+    given: list[int] = [sizes] if isinstance(sizes, int) else list(sizes)
+    return given * axes if len(given) == 1 else given
+
+
 def module_path(node: Node) -> tuple[str, bool]:
     """Return the path of the module that a node belongs to, and whether that is one of PyTorch's own."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())

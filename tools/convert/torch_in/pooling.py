@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 from mgcaffe.engine.kernels.pooling import Window
 from mgcaffe.tools.convert.importing.pooling import average_pooled, check_windows, global_pooled, max_pooled, pooled
@@ -12,7 +11,7 @@ from mgcaffe.tools.convert.importing.reductions import reduced
 from mgcaffe.tools.convert.importing.resizing import repeated, resampled
 from mgcaffe.tools.convert.importing.values import Result, Value
 from mgcaffe.tools.convert.importing.windows import Axis, axes_of, zero_padded
-from mgcaffe.tools.convert.torch_in.operation import Operation
+from mgcaffe.tools.convert.torch_in.operation import Operation, every_axis
 from mgcaffe.tools.convert.torch_in.resizing import weights
 
 
@@ -27,13 +26,9 @@ def _axis_count(op: Operation, x: Value) -> int:
 def _windows(op: Operation, x: Value) -> list[Axis]:
     """Return the windows along each spatial axis."""
     count = _axis_count(op, x)
-
-    def every_axis(sizes: Any) -> list[int]:
-        given = [sizes] if isinstance(sizes, int) else list(sizes)
-        return given * count if len(given) == 1 else given
-
-    kernel, pads, gaps = (every_axis(op.arguments.get(name, 1)) for name in ("kernel_size", "padding", "dilation"))
-    stride = every_axis(op["stride"]) if op["stride"] else kernel
+    given = (op.arguments.get(name, 1) for name in ("kernel_size", "padding", "dilation"))
+    kernel, pads, gaps = (every_axis(sizes, count) for sizes in given)
+    stride = every_axis(op["stride"], count) if op["stride"] else kernel
     axes = axes_of(op, x, kernel, stride, [(pad, pad) for pad in pads], gaps, ceil=bool(op["ceil_mode"]))
     check_windows(op, axes)
     counts = tuple(axis.count for axis in axes)

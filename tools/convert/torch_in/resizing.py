@@ -14,13 +14,11 @@ from mgcaffe.tools.convert.torch_in.operation import Operation
 _ROWS_AT_ONCE = 256
 
 
-def nearest(op: Operation) -> Value:
-    """upsample_nearest: Deconvolution with ones, for pixels that are repeated by whole factors; else as `linear`."""
-    return resampled(op, op.blob(), weights(op))
+def upsample(op: Operation) -> Value:
+    """upsample_nearest, linear, bilinear, bicubic, trilinear: InnerProduct along each axis; between corners Interp.
 
-
-def linear(op: Operation) -> Value:
-    """upsample_linear, bilinear, bicubic, trilinear: InnerProduct along each axis; between corners of images Interp."""
+    Pixels that are repeated by whole factors are a Deconvolution with ones.
+    """
     x = op.blob()
     if op.name == "upsample_bilinear2d" and op["align_corners"]:
         return interpolated(op, x, op.shape[2:])
@@ -56,14 +54,15 @@ def weights(op: Operation) -> list[torch.Tensor]:
     return found
 
 
-OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
-    **dict.fromkeys(
-        [f"{start}{axes}d" for start in ("upsample_nearest", "_upsample_nearest_exact") for axes in (1, 2, 3)], nearest
-    ),
-    "upsample_linear1d": linear,
-    "upsample_bilinear2d": linear,
-    "upsample_trilinear3d": linear,
-    "upsample_bicubic2d": linear,
-    "_upsample_bilinear2d_aa": linear,
-    "_upsample_bicubic2d_aa": linear,
-}
+OPERATORS: Mapping[str, Callable[[Operation], Result]] = dict.fromkeys(
+    [
+        *(f"{start}{axes}d" for start in ("upsample_nearest", "_upsample_nearest_exact") for axes in (1, 2, 3)),
+        "upsample_linear1d",
+        "upsample_bilinear2d",
+        "upsample_trilinear3d",
+        "upsample_bicubic2d",
+        "_upsample_bilinear2d_aa",
+        "_upsample_bicubic2d_aa",
+    ],
+    upsample,
+)

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from mgcaffe.tools.convert.importing import activations, filters, normalization
 from mgcaffe.tools.convert.importing.values import Result, Value
 from mgcaffe.tools.convert.importing.windows import axes_of
-from mgcaffe.tools.convert.torch_in.operation import Operation
-
-
-def _every_axis(sizes: Any, axes: int) -> list[int]:
-    given: list[int] = [sizes] if isinstance(sizes, int) else list(sizes)
-    return given * axes if len(given) == 1 else given
+from mgcaffe.tools.convert.torch_in.operation import Operation, every_axis
 
 
 def _padding(op: Operation, kernel: Sequence[int], dilation: Sequence[int]) -> list[tuple[int, int]]:
@@ -22,7 +16,7 @@ def _padding(op: Operation, kernel: Sequence[int], dilation: Sequence[int]) -> l
     if padding == "same":
         whole = [(size - 1) * step for size, step in zip(kernel, dilation, strict=True)]
         return [(each // 2, each - each // 2) for each in whole]
-    sizes = [0] * len(kernel) if padding == "valid" else _every_axis(padding, len(kernel))
+    sizes = [0] * len(kernel) if padding == "valid" else every_axis(padding, len(kernel))
     return [(each, each) for each in sizes]
 
 
@@ -31,7 +25,7 @@ def convolution(op: Operation) -> Value:
     x, weight, bias = op.blob("input", padded=True), op.constant("weight"), op.constant("bias")
     assert weight is not None
     kernel = list(weight.tensor.shape[2:])
-    stride, dilation = (_every_axis(op[name], len(kernel)) for name in ("stride", "dilation"))
+    stride, dilation = (every_axis(op[name], len(kernel)) for name in ("stride", "dilation"))
     axes = axes_of(op, x, kernel, stride, _padding(op, kernel, dilation), dilation)
     return filters.convolution(op, x, weight, bias, axes=axes, groups=op["groups"])
 
@@ -44,7 +38,7 @@ def transposed_convolution(op: Operation) -> Value:
     if len(x.shape) != count + 2:
         op.refuse(f"the input has shape {x.shape}, without a batch axis")
     pads, more, stride, dilation = (
-        _every_axis(op[name], count) for name in ("padding", "output_padding", "stride", "dilation")
+        every_axis(op[name], count) for name in ("padding", "output_padding", "stride", "dilation")
     )
     cuts = [(pad, pad - extra) for pad, extra in zip(pads, more, strict=True)]
     return filters.transposed_convolution(
