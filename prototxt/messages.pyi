@@ -1042,6 +1042,9 @@ class LayerParameter(Message):
     def normalized_entropy_param(self) -> NormalizedEntropyParameter:
         """What NormalizedEntropy reads. A field of mgcaffe."""
     @property
+    def matmul_param(self) -> MatMulParameter:
+        """What MatMul reads. A field of mgcaffe."""
+    @property
     def annotated_data_param(self) -> AnnotatedDataParameter:
         """A field of the SSD fork."""
     @property
@@ -1201,6 +1204,7 @@ class LayerParameter(Message):
         criteo_data_param: CriteoDataParameter | Mapping[str, Any] | None = None,
         dot_interaction_param: DotInteractionParameter | Mapping[str, Any] | None = None,
         normalized_entropy_param: NormalizedEntropyParameter | Mapping[str, Any] | None = None,
+        matmul_param: MatMulParameter | Mapping[str, Any] | None = None,
         annotated_data_param: AnnotatedDataParameter | Mapping[str, Any] | None = None,
         detection_evaluate_param: DetectionEvaluateParameter | Mapping[str, Any] | None = None,
         detection_output_param: DetectionOutputParameter | Mapping[str, Any] | None = None,
@@ -1248,7 +1252,7 @@ class LayerParameter(Message):
             "threshold_param", "tile_param", "window_data_param", "interp_param", "bn_param",
             "shuffle_channel_param", "relu6_param", "hard_sigmoid_param", "gelu_param", "layer_norm_param",
             "embedding_bag_param", "criteo_data_param", "dot_interaction_param", "normalized_entropy_param",
-            "annotated_data_param", "detection_evaluate_param", "detection_output_param",
+            "matmul_param", "annotated_data_param", "detection_evaluate_param", "detection_output_param",
             "multibox_loss_param", "norm_param", "permute_param", "prior_box_param", "video_data_param",
             "forward_type", "backward_type", "forward_math", "backward_math", "debug",
             "cudnn_math_override", "trt_param", "detectnet_groundtruth_param",
@@ -4146,6 +4150,26 @@ class NormalizedEntropyParameter(Message):
         self,
         field_name: Literal[
             "predictions"
+        ],
+    ) -> bool: ...
+
+class MatMulParameter(Message):
+    """What MatMul reads."""
+
+    transpose_a: bool
+    """Whether the first bottom's matrices are transposed. Default: false. A field of mgcaffe."""
+    transpose_b: bool
+    """Whether the second bottom's matrices are transposed. Default: false. A field of mgcaffe."""
+    def __init__(
+        self,
+        *,
+        transpose_a: bool | None = None,
+        transpose_b: bool | None = None,
+    ) -> None: ...
+    def HasField(
+        self,
+        field_name: Literal[
+            "transpose_a", "transpose_b"
         ],
     ) -> bool: ...
 

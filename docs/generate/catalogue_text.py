@@ -23,7 +23,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         *("Convolution", "Deconvolution", "DepthwiseConvolution", "ConvolutionDepthwise", "Im2col", "Pooling", "SPP"),
         *("ROIPooling", "Interp", "Crop"),
     ),
-    "Products and look-ups": ("InnerProduct", "Embed", "EmbeddingBag", "DotInteraction"),
+    "Products and look-ups": ("InnerProduct", "Embed", "EmbeddingBag", "MatMul", "DotInteraction"),
     "Recurrent layers": ("LSTM", "RNN", "LSTMUnit"),
     "Normalization": ("BatchNorm", "BN", "LayerNorm", "LRN", "MVN", "Normalize"),
     "Activations and functions of one value": (

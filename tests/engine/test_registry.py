@@ -34,6 +34,7 @@ OWN_TYPES = [
     "HardSigmoid",
     "HardSwish",
     "LayerNorm",
+    "MatMul",
     "NormalizedEntropy",
 ]
 

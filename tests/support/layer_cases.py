@@ -317,6 +317,15 @@ CASES: dict[str, dict[str, str]] = {
         mode: plain("EmbeddingBag", f"embedding_bag_param {{ input_dim: 7 num_output: 3 mode: {mode} }}", shapes)
         for mode, shapes in (("SUM", {"x": (4, 5)}), ("MEAN", {"x": (4, 2, 3)}))
     } | {"of_one": plain("EmbeddingBag", "embedding_bag_param { input_dim: 7 num_output: 3 }", {"x": (4,)})},
+    "DummyData": {
+        "constant": inputs(x=(2, 3)) + 'layer { name: "l" type: "DummyData" top: "d" top: "e" dummy_data_param {'
+        ' shape { dim: 2 dim: 3 } data_filler { value: 2 } data_filler { type: "constant" } } }'
+        'layer { name: "s" type: "Eltwise" bottom: "x" bottom: "d" bottom: "e" top: "y" }'},
+    "MatMul": {
+        "plain": plain("MatMul", shapes={"a": (3, 4), "b": (4, 5)}),
+        "a_transposed": plain("MatMul", "matmul_param { transpose_a: true }", {"a": (2, 3, 4), "b": (2, 3, 5)}),
+        "b_transposed": plain("MatMul", "matmul_param { transpose_b: true }", {"a": (2, 2, 3, 4), "b": (2, 2, 5, 4)}),
+        "both": plain("MatMul", "matmul_param { transpose_a: true transpose_b: true }", {"a": (4, 3), "b": (5, 4)})},
     "DotInteraction": {
         "plain": plain("DotInteraction", shapes=dict.fromkeys("xabc", (3, 4))),
         "joined": plain("DotInteraction", "dot_interaction_param { diagonal: true }", {"x": (3, 5, 4)})},

@@ -62,8 +62,8 @@ def read_module(spec: str, input_shape: Sequence[int] | None = None) -> TorchMod
     return import_program(load_program(spec, input_shape), name=net_name(spec), file=spec)
 
 
-def check_training_step(module: nn.Module, shape: Shapes = SHAPE, *, classes: int = 5) -> None:
-    """Asserts that loss and gradients of all parameters are PyTorch's, in float64."""
+def check_training_step(module: nn.Module, shape: Shapes = SHAPE, *, classes: int = 5, fewer: int = 0) -> None:
+    """Asserts that loss and gradients of all parameters, but so many, are PyTorch's, in float64."""
     program = export_module(seeded(module), shape, "the module")
     model = import_program(program, name="net", file="module")
     net = model.build()
@@ -73,10 +73,10 @@ def check_training_step(module: nn.Module, shape: Shapes = SHAPE, *, classes: in
         lambda: CaffeTraining(model),
         lambda: TorchTraining(program, model),
         inputs,
-        (output, (net.blobs[output].shape[0], classes)),
+        (output, (net.blobs[output].shape[0], classes, *net.blobs[output].shape[2:])),
     )
     assert step.loss_apart <= 1e-12 and step.holds, str(step)
-    assert len(step.gradients) == len(list(module.parameters()))
+    assert len(step.gradients) == len(list(module.parameters())) - fewer
 
 
 def layers_of(model: TorchModel) -> list[LayerParameter]:

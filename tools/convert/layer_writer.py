@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NoReturn
 
+import torch
+
+from mgcaffe.engine.data.dummy_data import DummyData
+from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.layer import Layer
 
-_READS_RECORDS = "it reads records, where a converted model is fed: convert the deploy net"
+READS_RECORDS = "it reads records, where a converted model is fed: convert the deploy net"
 
 WITHOUT: Mapping[str, str] = {
-    **dict.fromkeys(("Data", "ImageData", "HDF5Data", "MemoryData", "WindowData", "DummyData"), _READS_RECORDS),
-    "CriteoData": _READS_RECORDS,
+    **dict.fromkeys(("Data", "ImageData", "HDF5Data", "MemoryData", "WindowData", "CriteoData"), READS_RECORDS),
     **dict.fromkeys(("AUC", "NormalizedEntropy"), "it judges a whole test, where a model computes a batch"),
     "HDF5Output": "it writes a file",
     "Python": "what it computes is a program",
@@ -23,6 +26,22 @@ WEIGHTS_OF_CLASSES = dict.fromkeys(("weight_by_label_freqs", "class_weighting"),
 
 INPUT = "Input"
 """The type whose tops are the inputs of the model."""
+
+DUMMY_REFUSES = {
+    "data_filler": "other fillers than constant, which draw at random",
+    "nets without an Input layer": "whose data it is: convert the deploy net",
+}
+"""When a DummyData layer is no constant."""
+
+
+def refuse_as_data(layer: Layer, nodes: Iterable[Node], target: str) -> None:
+    """Refuse a DummyData layer that is the data of its net.
+
+    Raises:
+        NetError: the net has no Input layer.
+    """
+    if layer.type == "DummyData" and not any(node.layer.type == INPUT for node in nodes):
+        layer.fail(f"{target} has nothing like DummyData: {READS_RECORDS}")
 
 
 class LayerWriter:
@@ -50,6 +69,17 @@ class LayerWriter:
             NetError: always (exit code 65).
         """
         self.layer.fail(f"{self.target} cannot express it: {message}", path, hint=hint)
+
+    def constant_tops(self, layer: DummyData) -> list[torch.Tensor]:
+        """Return the values of a DummyData layer's tops.
+
+        Raises:
+            NetError: they are drawn at random in each pass.
+        """
+        values = [each for each in layer.first_values() if each is not None]
+        if len(values) < len(layer.param.top):
+            self.refuse("it draws values at random", "dummy_data_param.data_filler")
+        return values
 
     def need_allowance(self, name: str, message: str, what_happens: str) -> None:
         """Go on only where the user allows that something is written otherwise than it is.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,9 +14,11 @@ from torch.fx import GraphModule, Node
 
 from mgcaffe.engine.layers.softmax_with_loss import TINY
 from mgcaffe.tools.convert.importing.resizing import weighted_sums
+from mgcaffe.tools.convert.importing.values import Constant
 from mgcaffe.tools.convert.torch_in.activations import SELU_ALPHA, SELU_FACTOR
 from mgcaffe.tools.convert.torch_in.importer import TorchModel, constant_values, constants_of
 from mgcaffe.tools.convert.torch_in.operation import CHECKS, arguments_of, is_cast, operator_name, works_in_place
+from mgcaffe.tools.convert.torch_in.products import scale_of
 from mgcaffe.tools.convert.torch_side import OneType, values_of_input
 from mgcaffe.tools.convert.training_step import CannotTrain, Place, Take
 
@@ -34,7 +36,8 @@ class TorchTraining:
         self._names = model.names
         self._model = model
         # A parameter that layers share belongs to the first of them.
-        self._places = {name: place for place, name in reversed(list(model.parameters.items()))}
+        self._places = {each.name: (place, each) for place, each in reversed(list(model.parameters.items()))}
+        self._sums = _sums(model.parameters.values())
 
     def step(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray, output: str, take: Take) -> float:
         """Compute the step in float64, with every number as a prototxt or caffemodel holds it: float32.
@@ -50,7 +53,7 @@ class TorchTraining:
         }
         fixed: dict[Node, torch.Tensor] = {}
         for name, constant in constants_of(program).items():
-            tensor = constant.tensor.detach()
+            tensor = self._sums.get(constant.name, constant.tensor).detach()
             if not constant.trained:
                 fixed[placeholders[name]] = tensor
                 continue
@@ -134,6 +137,8 @@ class _Trained(OneType):
         if operator_name(n) == "selu":  # whose factors in PyTorch are its own, not float32
             alpha, factor = (float(np.float32(each)) for each in (SELU_ALPHA, SELU_FACTOR))
             return factor * torch.nn.functional.elu(given["self"], alpha)
+        if operator_name(n) == "scaled_dot_product_attention":  # the field that has the factor is float32
+            given["scale"] = float(np.float32(scale_of(given["scale"], given["query"].shape[-1])))
         schema = n.target._schema
         ordered = [given.pop(each.name) for each in schema.arguments if not each.kwarg_only]
         return self.call_function(n.target, tuple(ordered), given)
@@ -144,9 +149,21 @@ def _held(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.float().to(torch.float64, copy=True) if tensor.is_floating_point() else tensor
 
 
-def _give(place: Place | None, take: Take, leaf: torch.Tensor) -> None:
-    """Hand over a gradient, and do not keep it."""
+def _sums(parameters: Iterable[Constant]) -> dict[str, torch.Tensor]:
+    """Return, by name, what stands for the addends of a sum that a net holds in float32: the sum, and zeros."""
+    found: dict[str, torch.Tensor] = {}
+    for each in parameters:
+        if each.addends:
+            found[each.name] = torch.empty_like(each.tensor)
+            found[each.name][list(each.rows)] = each.tensor
+            found.update((name, torch.zeros_like(each.tensor)) for name in each.addends)
+    return found
+
+
+def _give(place: tuple[Place, Constant] | None, take: Take, leaf: torch.Tensor) -> None:
+    """Hand over a gradient, its rows in the net's order, and do not keep it."""
     assert leaf.grad is not None
     if place is not None:
-        take(place, leaf.grad.numpy())
+        rows = list(place[1].rows)
+        take(place[0], (leaf.grad[rows] if rows else leaf.grad).numpy())
     leaf.grad = None

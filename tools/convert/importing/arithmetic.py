@@ -129,10 +129,10 @@ def _refuse_gap(op: Operation, large: Shape, small: Shape) -> NoReturn:
 
 
 def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: Constant | None = None) -> Value:
-    """Add a Scale or Bias with a parameter; a Scale may have a bias of the same shape."""
+    """Add a Scale or Bias with a parameter, a Scale also with a bias of the same shape; infinities do not learn."""
     first, end = _covered(op, x.shape, tuple(constant.tensor.shape))
     blobs = [
-        Constant(each.tensor.reshape(x.shape[first:end]), each.name, each.trained)
+        Constant(each.tensor.reshape(x.shape[first:end]), each.name, each.trained and _is_finite(each))
         for each in (constant, bias)
         if each is not None
     ]
@@ -143,6 +143,10 @@ def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: 
         param.update(axis=first, num_axes=end - first)
     fields: dict[str, Any] = {f"{kind.lower()}_param": param}
     return op.layer(kind, [x], blobs=blobs, **fields)
+
+
+def _is_finite(constant: Constant) -> bool:
+    return bool(constant.tensor.isfinite().all())
 
 
 def _broadcast(op: Operation, kind: str, one: Value, two: Value) -> Value:

@@ -54,7 +54,8 @@ class LayersMade:
             kind: the type.
             bottoms: what it reads.
             shapes: its tops'.
-            blobs: its parameters; those that are not trained are frozen, but for BatchNorm's, which always are.
+            blobs: its parameters; those that are not trained are frozen, but for BatchNorm's, which always are. A sum
+                of parameters moves, and is pulled to 0, as these do together.
             fields: of its LayerParameter; a message as a dictionary.
         """
         name = self._free(name)
@@ -62,9 +63,10 @@ class LayersMade:
         given = {field: value for field, value in fields.items() if value}
         layer = self.net.layer.add()
         layer.MergeFrom(LayerParameter(name=name, type=kind, bottom=[each.blob for each in bottoms], top=tops, **given))
-        if blobs and kind != "BatchNorm" and not all(each.trained for each in blobs):
+        if blobs and kind != "BatchNorm" and not all(each.trained and each.movers == 1 for each in blobs):
             for blob in blobs:
-                layer.param.add(lr_mult=float(blob.trained), decay_mult=float(blob.trained))
+                moves = float(blob.trained)
+                layer.param.add(lr_mult=moves * blob.movers, decay_mult=moves / blob.movers)
         self._constants.append((layer, list(blobs)))
         shares = kind in ("Slice", "Reshape", "Flatten", "Permute", "Dropout")  # the last in evaluation mode
         for top in tops:
@@ -83,6 +85,14 @@ class LayersMade:
         if key not in self._remembered:
             self._remembered[key] = make()
         return self._remembered[key]
+
+    def remember(self, key: tuple[Any, ...], value: Value) -> None:
+        """Note what `recalled` returns for this key."""
+        self._remembered[key] = [value]
+
+    def recalled(self, key: tuple[Any, ...]) -> Value | None:
+        """Return the value that was noted for this key; None where there is none."""
+        return self._remembered[key][0] if key in self._remembered else None
 
     def share_memory(self, view: Value, value: Value) -> None:
         """Note that PyTorch has a value in the memory of another one, where layers have it in their own."""
@@ -112,9 +122,9 @@ class LayersMade:
                 del self._constants[place]
 
     def silence(self, outputs: Iterable[str]) -> None:
-        """Let a Silence layer read the tops of Slice layers that nothing else reads."""
+        """Let a Silence layer read the tops of layers with several that nothing else reads."""
         read = {bottom for layer in self.net.layer for bottom in layer.bottom} | set(outputs)
-        unread = [top for layer in self.net.layer if layer.type == "Slice" for top in layer.top if top not in read]
+        unread = [top for layer in self.net.layer if layer.top[1:] for top in layer.top if top not in read]
         if unread:
             self.net.layer.add(name=self._free("silence"), type="Silence", bottom=unread)
 
@@ -153,10 +163,10 @@ class LayersMade:
             for layer, blobs in self._constants
         ]
 
-    def parameters(self) -> dict[tuple[str, int], str]:
-        """Return the names of the parameters that are trained, by layer and number of the blob."""
+    def parameters(self) -> dict[tuple[str, int], Constant]:
+        """Return the parameters that are trained, by layer and number of the blob."""
         return {
-            (layer.name, number): blob.name
+            (layer.name, number): blob
             for layer, blobs in self._constants
             for number, blob in enumerate(blobs)
             if blob.trained

@@ -35,6 +35,12 @@ class Operation(ABC):
         self.rounding: torch.Tensor | None = None
         self.matrices: Sequence[torch.Tensor] | None = None
 
+    @property
+    def first_is_batch(self) -> bool:
+        """Whether axis 0 is the batch's: behind an LSTM, or a Permute that moves it, it may be another one."""
+        layers = self.made.net.layer
+        return not any(each.type == "LSTM" or each.permute_param.order[:1] not in ([], [0]) for each in layers)
+
     def multiply_by(self, factor: torch.Tensor | float) -> None:
         """Note how a factor of the result is rounded that the node does not have itself, such as a reciprocal."""
         exact = torch.as_tensor(factor, dtype=torch.float64)

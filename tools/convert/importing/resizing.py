@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.tools.convert.importing.filters import inner_product, once
+from mgcaffe.tools.convert.importing.axes import multiplied
+from mgcaffe.tools.convert.importing.filters import once
 from mgcaffe.tools.convert.importing.operation import Operation
-from mgcaffe.tools.convert.importing.shapes import permuted
 from mgcaffe.tools.convert.importing.values import Constant, Value
 
 _MOST_WEIGHTS = 2**27
@@ -50,19 +50,12 @@ def resampled(op: Operation, x: Value, matrices: Sequence[torch.Tensor]) -> Valu
     factors = [max(1, len(matrix) // matrix.shape[1]) for matrix in matrices]
     if all(torch.equal(matrix, _repeating(matrix, factor)) for matrix, factor in zip(matrices, factors, strict=True)):
         return x if set(factors) == {1} else repeated(op, x, factors)
-    last, wanted = len(x.shape) - 1, op.shape
     held = [matrix.float() for matrix in matrices]
     op.matrices = [matrix.double() for matrix in held]
     for axis, matrix in reversed([*enumerate(held, start=2)]):
         if torch.equal(matrix, torch.eye(len(matrix))):
             continue
-        order = list(range(len(x.shape)))
-        order[axis], order[last] = last, axis
-        turned = permuted(op, x, order, f"axis{axis}_last")
-        op.shape = (*turned.shape[:-1], len(matrix))
-        y = inner_product(op, turned, Constant(matrix), None, f"axis{axis}")
-        x = permuted(op, y, order, f"axis{axis}_back")
-    op.shape = wanted
+        x = multiplied(op, x, axis, matrix, f"axis{axis}")
     return x
 
 

@@ -100,12 +100,16 @@ def shuffled(op: Operation, x: Value, groups: int) -> Value:
     return op.layer("ShuffleChannel", [x], x.shape, shuffle_channel_param={"group": groups})
 
 
-def joined(op: Operation, values: Sequence[Value], axis: int) -> Value:
+def joined(op: Operation, values: Sequence[Value], axis: int, part: str = "") -> Value:
     """Add a Concat."""
-    return op.layer("Concat", values, concat_param={"axis": axis} if axis != 1 else {}) if values[1:] else values[0]
+    if len(values) == 1:
+        return values[0]
+    shape = list(values[0].shape)
+    shape[axis] = sum(each.shape[axis] for each in values)
+    return op.layer("Concat", values, tuple(shape), part=part, concat_param={"axis": axis} if axis != 1 else {})
 
 
-def cut(op: Operation, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
+def cut(op: Operation, x: Value, axis: int, sizes: Sequence[int], part: str = "") -> list[Value]:
     """Add a Slice layer for parts of these sizes."""
     if len(sizes) == 1:
         return [x]
@@ -114,10 +118,12 @@ def cut(op: Operation, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]
     param: dict[str, Any] = {"slice_point": points}
     if axis != 1:
         param["axis"] = axis
-    return op.layers("Slice", [x], shapes, slice_param=param)
+    return op.layers("Slice", [x], shapes, part=part, slice_param=param)
 
 
-def range_of(op: Operation, x: Value, axis: int, taken: tuple[int, int], others: Iterable[tuple[int, int]]) -> Value:
+def range_of(
+    op: Operation, x: Value, axis: int, taken: tuple[int, int], others: Iterable[tuple[int, int]] = (), part: str = ""
+) -> Value:
     """Take values from a start to an end of an axis.
 
     Args:
@@ -127,11 +133,12 @@ def range_of(op: Operation, x: Value, axis: int, taken: tuple[int, int], others:
         taken: start and end.
         others: what is taken along this axis elsewhere in the graph; one Slice layer makes all of them if they do
             not overlap.
+        part: what the layer is for, where an operator becomes several.
     """
     start, end = taken
     if start >= end:
         op.refuse(f"it takes nothing of axis {axis}")
-    if axis == 0 and (start, end) != (0, x.shape[0]):
+    if axis == 0 and (start, end) != (0, x.shape[0]) and op.first_is_batch:
         op.refuse("it takes some items of the batch, which no layer does")
     if (start, end) == (0, x.shape[axis]):
         return x
@@ -140,5 +147,7 @@ def range_of(op: Operation, x: Value, axis: int, taken: tuple[int, int], others:
     if (start, end) not in bounds:
         points = sorted({0, start, end, x.shape[axis]})
         bounds = list(pairwise(points))
-    parts = op.remembered((x.blob, axis, tuple(points)), lambda: cut(op, x, axis, [two - one for one, two in bounds]))
+    parts = op.remembered(
+        (x.blob, axis, tuple(points)), lambda: cut(op, x, axis, [two - one for one, two in bounds], part)
+    )
     return parts[bounds.index((start, end))]

@@ -48,11 +48,17 @@ class Constant:
         tensor: its values.
         name: in the graph (of PyTorch: in the module's `state_dict`); empty for one that was computed.
         trained: it is a parameter that wants gradients.
+        rows: where the values are the parameter's rows in another order, the number of each in the graph.
+        addends: names of further parameters that are in the sum that these values are.
+        movers: how many trained parameters the values are the sum of; each has the gradient of the sum.
     """
 
     tensor: torch.Tensor
     name: str = ""
     trained: bool = False
+    rows: Sequence[int] = ()
+    addends: Sequence[str] = ()
+    movers: int = 1
 
 
 Result = Value | Constant | Sequence[Value]

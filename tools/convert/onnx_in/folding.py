@@ -73,7 +73,7 @@ _COMPUTED: Mapping[str, Callable[[Arrays], int]] = {
     **dict.fromkeys(
         ("Cast", "CastLike", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split",
          "Neg", "Abs", "Floor", "Ceil", "Round", "Sqrt", "Exp", "Log", "Reciprocal", "Not", "Sigmoid", "Tanh", "Relu",
-         "Clip", "ReduceProd", "ReduceSum", "ReduceMean", "ReduceMin", "ReduceMax", "CumSum", "NonZero"),
+         "Clip", "ReduceProd", "ReduceSum", "ReduceMean", "ReduceMin", "ReduceMax", "CumSum", "NonZero", "Trilu"),
         _largest,
     ),
     **dict.fromkeys(

@@ -11,13 +11,13 @@ import torch
 from mgcaffe.errors import Location, NetError, UsageError
 from mgcaffe.prototxt.files import net_source
 from mgcaffe.tools.convert.importing.layers_made import LayersMade
-from mgcaffe.tools.convert.importing.values import Constant, Padded, Shape, Value
+from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 from mgcaffe.tools.convert.model import Model
 from mgcaffe.tools.convert.onnx_in.folding import OF_SHAPES, Allowance, compute, is_computed, shape_values
 from mgcaffe.tools.convert.onnx_in.graph import Graph, Node
 from mgcaffe.tools.convert.onnx_in.idioms import find_idioms
 from mgcaffe.tools.convert.onnx_in.names import layer_names
-from mgcaffe.tools.convert.onnx_in.operation import Known, Operation, refuse
+from mgcaffe.tools.convert.onnx_in.operation import Known, Operation, refuse, shape_of
 from mgcaffe.tools.convert.onnx_in.operators import MOVING, OPERATORS
 from mgcaffe.tools.convert.onnx_in.tensors import MAX_VALUES
 from mgcaffe.tools.convert.onnx_reading import open_shape
@@ -106,9 +106,11 @@ class _Import:
         if node.operator in OF_SHAPES:
             if not inputs or inputs[0] is None:
                 return False
-            self._know(node, [Constant(shape_values(node, _shape(inputs[0]), self.graph.opset))])
+            self._know(node, [Constant(shape_values(node, shape_of(inputs[0]), self.graph.opset))])
             return True
         if any(name and not isinstance(value, Constant) for name, value in zip(node.inputs, inputs, strict=True)):
+            return False
+        if self._is_joined_to_items(node, inputs):
             return False
         tensors = [value.tensor if isinstance(value, Constant) else None for value in inputs]
         first = inputs[0] if inputs else None
@@ -119,6 +121,18 @@ class _Import:
             for name, tensor in zip(node.outputs, compute(self.graph, node, tensors, self.allowance), strict=False)
         ])  # fmt: skip
         return True
+
+    def _is_joined_to_items(self, node: Node, inputs: Sequence[Known | None]) -> bool:
+        """Return whether a node repeats a weight for each item, to be joined with what is computed of them."""
+        first = inputs[0] if inputs else None
+        readers = self.graph.readers.get(node.outputs[0], ())
+        return (
+            node.kind == "Expand"
+            and isinstance(first, Constant)
+            and first.trained
+            and bool(readers)
+            and all(each.kind == "Concat" for each in readers)
+        )
 
     def _know(self, node: Node, results: Sequence[Known | None]) -> None:
         """Remember what the outputs of a node have become."""
@@ -203,12 +217,6 @@ class _Import:
 
 def _weight(name: str, tensor: torch.Tensor) -> Constant:
     return Constant(tensor, name, trained=tensor.is_floating_point())
-
-
-def _shape(value: Known) -> Shape:
-    if isinstance(value, Constant):
-        return tuple(value.tensor.shape)
-    return value.whole_shape if isinstance(value, Padded) else value.shape
 
 
 def _input_shapes(graph: Graph, given: Mapping[str, Shape]) -> dict[str, Shape]:

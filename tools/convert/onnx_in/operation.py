@@ -12,7 +12,7 @@ import torch
 from mgcaffe.errors import Location, NetError
 from mgcaffe.tools.convert.importing import operation as importing
 from mgcaffe.tools.convert.importing.layers_made import LayersMade
-from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
+from mgcaffe.tools.convert.importing.values import Constant, Padded, Shape, Value
 from mgcaffe.tools.convert.onnx_in.graph import Graph, Node
 from mgcaffe.tools.convert.onnx_in.tensors import MAX_VALUES
 
@@ -23,6 +23,13 @@ _LONGEST = 400
 """How much an error says of what a node has."""
 
 Known = Value | Constant
+
+
+def shape_of(value: Known) -> Shape:
+    """Return the shape of a value, with the zeros around it."""
+    if isinstance(value, Constant):
+        return tuple(value.tensor.shape)
+    return value.whole_shape if isinstance(value, Padded) else value.shape
 
 
 def refuse(graph: Graph, node: Node, message: str, hint: str | None = None) -> NoReturn:

@@ -8,6 +8,8 @@ from mgcaffe.tools.convert.onnx_in import (
     normalization,
     parts,
     pooling,
+    products,
+    recurrent,
     resizing,
     shapes,
     weighted,
@@ -16,6 +18,8 @@ from mgcaffe.tools.convert.onnx_in.operation import Table
 
 TABLES: dict[str, Table] = {
     "Weights": weighted.OPERATORS,
+    "Products of values": products.OPERATORS,
+    "Time steps": recurrent.OPERATORS,
     "Normalization": normalization.OPERATORS,
     "Activations": activations.OPERATORS,
     "Arithmetic and reductions": arithmetic.OPERATORS,

@@ -6,25 +6,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from mgcaffe.tools.convert.importing.shapes import cut, joined, range_of
+from mgcaffe.tools.convert.importing.products import joined_to_items
+from mgcaffe.tools.convert.importing.shapes import cut, range_of
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 from mgcaffe.tools.convert.onnx_in.graph import Node
-from mgcaffe.tools.convert.onnx_in.operation import Operation, Table
+from mgcaffe.tools.convert.onnx_in.operation import Operation, Table, shape_of
 from mgcaffe.tools.convert.onnx_in.shapes import into
 
 
 def concatenate(op: Operation) -> Value:
     """Concat."""
-    values = [op.blob(number) for number in range(len(op.inputs))]
+    values = [op.input(number) or op.blob(number) for number in range(len(op.inputs))]
     if not values or "axis" not in op.node.attributes:
         op.refuse("it has no inputs or no axis")
-    rank = len(values[0].shape)
+    shapes = [shape_of(each) for each in values]
+    first, rank = shapes[0], len(shapes[0])
     axis = op.axis(op.integer("axis", 0), rank)
-    others = {(*each.shape[:axis], *each.shape[axis + 1 :]) for each in values if len(each.shape) == rank}
-    if len(others) != 1 or any(len(each.shape) != rank for each in values):
-        op.refuse(f"shapes {' and '.join(str(each.shape) for each in values[:4])} cannot be joined")
-    op.shape = (*values[0].shape[:axis], sum(each.shape[axis] for each in values), *values[0].shape[axis + 1 :])
-    return joined(op, values, axis)
+    others = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes if len(shape) == rank}
+    if len(others) != 1 or any(len(shape) != rank for shape in shapes):
+        op.refuse(f"shapes {' and '.join(map(str, shapes[:4]))} cannot be joined")
+    op.shape = (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
+    return joined_to_items(op, values, axis)
 
 
 def split(op: Operation) -> Sequence[Value]:
@@ -40,7 +42,7 @@ def split(op: Operation) -> Sequence[Value]:
         sizes = [part] * (count - 1) + [size - part * (count - 1)]
     if len(sizes) != count or sum(sizes) != size or any(each < 1 for each in sizes):
         op.refuse(f"parts of {sizes} are not what {count} outputs take of an axis of {size}")
-    if axis == 0 and count > 1:
+    if axis == 0 and count > 1 and op.first_is_batch:
         op.refuse("it takes some items of the batch, which no layer does")
     return cut(op, x, axis, sizes)
 

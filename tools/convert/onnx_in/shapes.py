@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from mgcaffe.tools.convert.importing import shapes
+from mgcaffe.tools.convert.importing.products import for_each_item
 from mgcaffe.tools.convert.importing.shapes import expanded, permuted, reshaped, shuffled, tiled
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 from mgcaffe.tools.convert.onnx_in.graph import Node
@@ -18,7 +19,7 @@ def into(op: Operation, x: Value, shape: Shape, part: str = "") -> Value:
     op.check_shape(shape)
     if math.prod(shape) != math.prod(x.shape) or not shape:
         op.refuse(f"shape {shape} does not hold the values of {x.shape}")
-    return reshaped(op, x, shape, part)
+    return op.made.recalled(("shape", x.blob, shape)) or reshaped(op, x, shape, part)
 
 
 def reshape(op: Operation) -> Value:
@@ -122,7 +123,7 @@ def transpose(op: Operation) -> Value:
     order = list(range(rank))[::-1] if given is None else op.axes(given, rank)
     if len(order) != rank:
         op.refuse(f"its perm is {given}, for {rank} axes")
-    return permuted(op, x, order)
+    return op.made.recalled(("order", x.blob, tuple(order))) or permuted(op, x, order)
 
 
 def repeat(op: Operation) -> Value:
@@ -134,12 +135,25 @@ def repeat(op: Operation) -> Value:
 
 
 def expand(op: Operation) -> Value:
-    """Tile, or nothing."""
-    x, wanted = op.blob(), op.numbers(1, "shape")
+    """Tile, or nothing; of a weight that is joined to each item Bias of zeros."""
+    given, wanted = op.input(0), op.numbers(1, "shape")
     if wanted is None or len(wanted) > 32:
         op.refuse("its shape is missing or too long")
+    if isinstance(given, Constant):
+        return _weight_of_items(op, given, tuple(wanted))
+    x = op.blob()
     shape = op.broadcast(x.shape, tuple(wanted))
     return expanded(op, x, shape)
+
+
+def _weight_of_items(op: Operation, weight: Constant, wanted: Shape) -> Value:
+    op.shape = op.broadcast(tuple(weight.tensor.shape), wanted)
+    op.check_shape(op.shape)
+    inputs = (op.lookup(name) for name in op.graph.inputs)
+    source = next((each for each in inputs if isinstance(each, Value) and each.shape[:1] == op.shape[:1]), None)
+    if source is None or tuple(weight.tensor.shape) != (1, *op.shape[1:]):
+        op.refuse(f"it repeats a weight of shape {tuple(weight.tensor.shape)} along other axes than that of the items")
+    return for_each_item(op, weight, source)
 
 
 def depth_to_space(op: Operation) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mgcaffe.tools.convert.importing import activations, filters
+from mgcaffe.tools.convert.importing import activations, filters, products
 from mgcaffe.tools.convert.importing.arithmetic import sum_of
 from mgcaffe.tools.convert.importing.values import Constant, Value
 from mgcaffe.tools.convert.onnx_in.operation import Operation, Table
@@ -129,9 +129,9 @@ def _row(op: Operation, addend: Constant, outputs: int) -> Constant:
 
 
 def product(op: Operation) -> Value:
-    """InnerProduct over the last axis, with the bias that an Add behind it adds."""
+    """InnerProduct over the last axis, with the bias that an Add behind it adds; MatMul of two values."""
     if isinstance(op.input(0), Value) and isinstance(op.input(1), Value):
-        op.refuse("both of its matrices are computed in the net; no layer multiplies those")
+        return products.matrix_product(op, op.blob(0), op.blob(1))
     if isinstance(op.input(0), Constant):
         op.refuse("its first matrix is a constant; an InnerProduct has it as the second")
     x, weight = op.blob(), op.weight(1, "second matrix")

@@ -9,6 +9,7 @@ from mgcaffe.engine.layers.axpy import Axpy
 from mgcaffe.engine.layers.bias import Bias
 from mgcaffe.engine.layers.dot_interaction import DotInteraction
 from mgcaffe.engine.layers.eltwise import PROD, SUM, Eltwise
+from mgcaffe.engine.layers.matmul import MatMul
 from mgcaffe.engine.layers.reduction import ASUM, MEAN, SUMSQ, Reduction
 from mgcaffe.engine.layers.reduction import SUM as TOTAL
 from mgcaffe.engine.layers.scale import Scale
@@ -65,6 +66,15 @@ def axpy(e: Emitter, layer: Axpy) -> list[str]:
     return [e.node("Add", e.node("Mul", factors, x), y)]
 
 
+def matmul(e: Emitter, layer: MatMul) -> list[str]:
+    """MatMul, behind a Transpose of what is transposed first."""
+    factors = []
+    for x, shape, transposed in zip(e.bottoms, e.bottom_shapes, layer.transposed, strict=True):
+        last = len(shape) - 1
+        factors.append(e.node("Transpose", x, perm=[*range(last - 1), last, last - 1]) if transposed else x)
+    return [e.node("MatMul", *factors)]
+
+
 def dot_interaction(e: Emitter, layer: DotInteraction) -> list[str]:
     """MatMul of the vectors with themselves, Gather of the pairs, and the first vector before them."""
     one = e.integers(1)
@@ -117,6 +127,7 @@ OPERATORS = (
     Operator("Scale", scale, "Mul, Add, Reshape", any_batch=True),
     Operator("Bias", bias, "Add, Reshape", any_batch=True),
     Operator("Axpy", axpy, "Mul, Add, Reshape", any_batch=True),
+    Operator("MatMul", matmul, "Transpose, MatMul", any_batch=True),
     Operator(
         "DotInteraction",
         dot_interaction,

@@ -9,7 +9,7 @@ from mgcaffe.engine.net import Net
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import NetError
 from mgcaffe.tools.convert.caffe_side import value_names
-from mgcaffe.tools.convert.layer_writer import INPUT, WITHOUT
+from mgcaffe.tools.convert.layer_writer import INPUT, WITHOUT, refuse_as_data
 from mgcaffe.tools.convert.onnx_out.emitter import Emitter
 from mgcaffe.tools.convert.onnx_out.graph import Graph, value_info
 from mgcaffe.tools.convert.onnx_out.operators import OPERATORS
@@ -43,6 +43,7 @@ class _Export:
     def __init__(self, net: Net, allow: Collection[str]) -> None:
         self.graph = Graph(net.name)
         self._allow = allow
+        self._nodes = net.nodes
         self._values: dict[int, str] = {}  # of each blob, by identity: the value in it by now
         self._weights: dict[tuple[int, Shape], str] = {}
         self._varying: set[str] = set()
@@ -78,6 +79,7 @@ class _Export:
 
     def _add_layer(self, node: Node, tops: list[str], ends: list[bool]) -> None:
         layer = node.layer
+        refuse_as_data(layer, self._nodes, "ONNX")
         if layer.type not in OPERATORS:
             layer.fail(f"ONNX has nothing like {layer.type}: {WITHOUT.get(layer.type, 'it is not in the table')}")
         entry = OPERATORS[layer.type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mgcaffe.engine.data.dummy_data import DummyData
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.batch_reindex import BatchReindex
 from mgcaffe.engine.layers.concat import Concat
@@ -12,6 +13,7 @@ from mgcaffe.engine.layers.reshape import Reshaping
 from mgcaffe.engine.layers.shuffle_channel import ShuffleChannel
 from mgcaffe.engine.layers.slice import Slice
 from mgcaffe.engine.layers.tile import Tile
+from mgcaffe.tools.convert.layer_writer import DUMMY_REFUSES
 from mgcaffe.tools.convert.onnx_out.emitter import Emitter, Operator
 
 
@@ -81,6 +83,11 @@ def parameter(e: Emitter, layer: Layer) -> list[str]:
     return [e.weight(0)]
 
 
+def constants(e: Emitter, layer: DummyData) -> list[str]:
+    """Identity of constants."""
+    return [e.floats(values.cpu().numpy()) for values in e.constant_tops(layer)]
+
+
 def nothing(e: Emitter, layer: Layer) -> list[str]:
     """Nothing: it has no tops."""
     return []
@@ -99,5 +106,6 @@ OPERATORS = (
     Operator("Filter", selected, "Reshape, Equal, Not, Compress"),
     Operator("BatchReindex", batch_reindex, "Cast, Gather"),
     Operator("Parameter", parameter, "Identity"),
+    Operator("DummyData", constants, "Identity", DUMMY_REFUSES, any_batch=True),
     Operator("Silence", nothing, "", any_batch=True),
 )

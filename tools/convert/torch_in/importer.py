@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,12 +41,30 @@ def _is_repeatable(node: Node) -> bool:
     return torch.Tag.nondeterministic_seeded not in tags and not works_in_place(node)
 
 
+_OF_A_SHAPE = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
+"""Operators that make constants, and read no more of a tensor than its shape and type."""
+
+
+def _of_the_shape(node: Node) -> Any:
+    value = node.meta["val"]
+    return torch.empty(value.shape, dtype=value.dtype) if isinstance(value, torch.Tensor) else value
+
+
+def _writes_over_new(node: Node, computed: Mapping[Node, Any], given: Mapping[Node, torch.Tensor]) -> bool:
+    """Return whether an operator in place writes over what the graph made for it alone, from nothing but constants."""
+    first: Any = node.args[0] if node.args else None
+    if not works_in_place(node) or first not in computed or list(first.users) != [node]:
+        return False
+    own = computed[first].untyped_storage().data_ptr()
+    return all(own != each.untyped_storage().data_ptr() for each in given.values())
+
+
 @dataclass
 class TorchModel(Model):
     """A net made of a program.
 
     Attributes:
-        parameters: by layer and number of the blob, the name of the same parameter in the module's `state_dict`.
+        parameters: by layer and number of the blob, the parameter that is trained; its name is that in `state_dict`.
         roundings: by the name of a graph's value, what the net multiplies it by because a factor that the graph does
             not have is float32 in a file (1 / 3 where the graph divides by 3).
         matrices: by the name of a graph's value, the weights by which its pixels are sums of pixels, along each spatial
@@ -54,7 +72,7 @@ class TorchModel(Model):
         outputs: the blobs that the program returns, in its order.
     """
 
-    parameters: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    parameters: Mapping[tuple[str, int], Constant] = field(default_factory=dict)
     roundings: Mapping[str, torch.Tensor] = field(default_factory=dict)
     matrices: Mapping[str, Sequence[torch.Tensor]] = field(default_factory=dict)
     outputs: Sequence[str] = ()
@@ -76,12 +94,17 @@ def constants_of(program: ExportedProgram) -> dict[str, Constant]:
 
 
 def constant_values(nodes: Iterable[Node], given: Mapping[Node, torch.Tensor]) -> dict[Node, Any]:
-    """Return the values of all nodes that depend on these constants alone, computed with PyTorch, and the constants."""
+    """Return the values of all nodes that depend on these constants, and on shapes, alone, and the constants."""
     computed: dict[Node, Any] = dict(given)
     for node in nodes:
-        if node.op != "call_function" or not _is_repeatable(node) or not computed.keys() >= set(node.all_input_nodes):
+        if node.op != "call_function" or not (_is_repeatable(node) or _writes_over_new(node, computed, given)):
             continue
-        arguments = torch.fx.map_arg((node.args, node.kwargs), computed.__getitem__)
+        known: Callable[[Node], Any] = computed.__getitem__
+        if operator_name(node) in _OF_A_SHAPE:
+            known = _of_the_shape
+        elif not computed.keys() >= set(node.all_input_nodes):
+            continue
+        arguments = torch.fx.map_arg((node.args, node.kwargs), known)
         function: Any = node.target
         computed[node] = function(*arguments[0], **arguments[1])
     return computed

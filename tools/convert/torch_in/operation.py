@@ -153,6 +153,11 @@ class Operation(importing.Operation):
         """Return what a node before this one has become."""
         return self._known[node]
 
+    def any_blob(self, items: int) -> Value | None:
+        """Return a blob that has so many items, the first that there is; None where there is none."""
+        blobs = (each for each in self._known.values() if isinstance(each, Value) and not each.pad)
+        return next((each for each in blobs if each.shape[:1] == (items,)), None)
+
     def is_constant(self, node: Node) -> bool:
         """Return whether another node has become a parameter or constant; not if it comes later."""
         return isinstance(self._known.get(node), Constant)

@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from mgcaffe.tools.convert.importing.values import Result
-from mgcaffe.tools.convert.torch_in import activations, arithmetic, look_ups, pooling, resizing, shapes, weighted
+from mgcaffe.tools.convert.torch_in import (
+    activations,
+    arithmetic,
+    look_ups,
+    pooling,
+    products,
+    recurrent,
+    resizing,
+    shapes,
+    weighted,
+)
 from mgcaffe.tools.convert.torch_in.operation import Operation
 
 OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     **weighted.OPERATORS,
     **look_ups.OPERATORS,
+    **products.OPERATORS,
+    **recurrent.OPERATORS,
     **activations.OPERATORS,
     **arithmetic.OPERATORS,
     **pooling.OPERATORS,

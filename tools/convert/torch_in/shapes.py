@@ -8,6 +8,8 @@ import torch
 from torch.fx import Node
 
 from mgcaffe.tools.convert.importing import shapes
+from mgcaffe.tools.convert.importing.axes import flipped
+from mgcaffe.tools.convert.importing.products import for_each_item, joined_to_items
 from mgcaffe.tools.convert.importing.shapes import cut, flattened, joined, permuted, range_of, reshaped, shuffled
 from mgcaffe.tools.convert.importing.values import Constant, Result, Shape, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, operator_name, refuse, shape_of
@@ -106,6 +108,9 @@ def expand(op: Operation) -> Result:
     value = op["self"]
     if isinstance(value, Constant):
         if tuple(value.tensor.shape) != op.shape and not _readers_broadcast(op):
+            source = op.any_blob(op.shape[0])
+            if value.tensor.dim() == len(op.shape) and tuple(value.tensor.shape[1:]) == op.shape[1:] and source:
+                return for_each_item(op, value, source)
             op.refuse(
                 "it repeats a parameter, which only a sum or product with a value of the whole shape does: leave it out"
                 " where PyTorch broadcasts by itself"
@@ -140,8 +145,7 @@ def _readers_broadcast(op: Operation) -> bool:
 
 def concatenate(op: Operation) -> Value:
     """cat: Concat."""
-    values = [op.as_blob(each) for each in op["tensors"]]
-    return joined(op, values, op["dim"] % len(op.shape))
+    return joined_to_items(op, op["tensors"], op["dim"] % len(op.shape))
 
 
 def stack(op: Operation) -> Value:
@@ -158,6 +162,31 @@ def split(op: Operation) -> Sequence[Value]:
     axis = op["dim"] % len(x.shape)
     sizes = [int(each.shape[axis]) for each in op.node.meta["val"]]
     return cut(op, x, axis, sizes)
+
+
+def unbind(op: Operation) -> Sequence[Value]:
+    """unbind: Slice, and Reshape of each part."""
+    x = op.blob()
+    axis = op["dim"] % len(x.shape)
+    shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+    parts = cut(op, x, axis, [1] * x.shape[axis])
+    return [reshaped(op, each, shape, f"part{number}") for number, each in enumerate(parts)]
+
+
+def roll(op: Operation) -> Value:
+    """roll: Slice and Concat for each axis."""
+    x = op.blob()
+    if not op["dims"]:
+        op.refuse("it moves values over the ends of all axes")
+    for shift, axis in zip(op["shifts"], op["dims"], strict=True):
+        axis %= len(x.shape)
+        first = -shift % x.shape[axis]
+        if axis == 0 and first and op.first_is_batch:
+            op.refuse("it moves the items of the batch, which no layer does")
+        if first:
+            one, two = cut(op, x, axis, [first, x.shape[axis] - first], f"axis{axis}")
+            x = joined(op, [two, one], axis, f"axis{axis}_joined")
+    return x
 
 
 def get_item(op: Operation) -> Value:
@@ -194,6 +223,16 @@ def part(op: Operation) -> Result:
     return reshaped(op, taken, op.shape, "" if taken is x else "reshape")
 
 
+def flip(op: Operation) -> Value:
+    """flip: InnerProduct for each axis, with the ones of a reversed unit matrix."""
+    x = op.blob()
+    for axis in (each % len(x.shape) for each in op["dims"]):
+        if axis == 0 and op.first_is_batch:
+            op.refuse("it reverses the order of the batch, which no layer does")
+        x = flipped(op, x, axis, f"axis{axis}")
+    return x
+
+
 _TRANSPOSING = ("transpose", "t", "mT", "numpy_T", "swapaxes", "swapdims", "movedim", "moveaxis")
 PARTS = ("select", "slice", "narrow")
 EXPANDING = ("expand", "expand_as", "broadcast_to")
@@ -204,6 +243,7 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "_unsafe_view": reshape,
     "view_as": reshape,
     "reshape_as": reshape,
+    "unflatten": reshape,
     "unsqueeze": reshape,
     "squeeze": reshape,
     "flatten": flatten,
@@ -213,6 +253,7 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "native_channel_shuffle": channel_shuffle,
     "pixel_shuffle": pixel_shuffle,
     "pixel_unshuffle": pixel_unshuffle,
+    "flip": flip,
     "repeat": repeat,
     "tile": repeat,
     **dict.fromkeys(EXPANDING, expand),
@@ -223,6 +264,8 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "split": split,
     "split_with_sizes": split,
     "unsafe_split": split,
+    "unbind": unbind,
+    "roll": roll,
     "getitem": get_item,
     **dict.fromkeys(PARTS, part),
 }

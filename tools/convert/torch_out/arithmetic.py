@@ -9,6 +9,7 @@ from mgcaffe.engine.layers.axpy import Axpy
 from mgcaffe.engine.layers.bias import Bias
 from mgcaffe.engine.layers.dot_interaction import DotInteraction
 from mgcaffe.engine.layers.eltwise import PROD, SUM, Eltwise
+from mgcaffe.engine.layers.matmul import MatMul
 from mgcaffe.engine.layers.reduction import ASUM, MEAN, SUMSQ, Reduction
 from mgcaffe.engine.layers.scale import Scale
 from mgcaffe.engine.layers.shared.broadcast import BroadcastLayer
@@ -79,6 +80,11 @@ def axpy(e: Emitter, layer: Axpy) -> list[str]:
     return [f"{_with_axes(factors, len(image) - len(given))} * {x} + {y}"]
 
 
+def matmul(e: Emitter, layer: MatMul) -> list[str]:
+    """Write `@`, with `mT` where a bottom is transposed."""
+    return [" @ ".join(f"{x}.mT" if turn else x for x, turn in zip(e.bottoms, layer.transposed, strict=True))]
+
+
 def dot_interaction(e: Emitter, layer: DotInteraction) -> list[str]:
     """`dot_interaction` of the vectors, joined along a new axis."""
     diagonal = layer.param.dot_interaction_param.diagonal
@@ -119,6 +125,7 @@ OPERATORS = (
     Operator("Scale", scale, "Scale"),
     Operator("Bias", bias, "Bias"),
     Operator("Axpy", axpy, ""),
+    Operator("MatMul", matmul, ""),
     Operator("DotInteraction", dot_interaction, "dot_interaction, torch.cat"),
     Operator("Softmax", softmax, "torch.softmax"),
     Operator("Reduction", reduction, ""),

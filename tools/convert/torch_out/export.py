@@ -9,7 +9,7 @@ from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import NetError
 from mgcaffe.tools.convert.caffe_side import value_names
-from mgcaffe.tools.convert.layer_writer import INPUT, WITHOUT
+from mgcaffe.tools.convert.layer_writer import INPUT, WITHOUT, refuse_as_data
 from mgcaffe.tools.convert.torch_out.emitter import Emitter, Together
 from mgcaffe.tools.convert.torch_out.helpers import HELPERS
 from mgcaffe.tools.convert.torch_out.module import Array, Module, Statement, Value
@@ -84,6 +84,7 @@ class _Export:
 
     def _add_layer(self, node: Node, names: list[str]) -> None:
         layer = node.layer
+        refuse_as_data(layer, self._net.nodes, "PyTorch")
         if layer.type not in OPERATORS:
             layer.fail(f"PyTorch has nothing like {layer.type}: {WITHOUT.get(layer.type, 'it is not in the table')}")
         bottoms = [self._values[id(blob)] for blob in node.bottoms]

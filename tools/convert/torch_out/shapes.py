@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mgcaffe.engine.data.dummy_data import DummyData
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.batch_reindex import BatchReindex
 from mgcaffe.engine.layers.concat import Concat
@@ -13,6 +14,7 @@ from mgcaffe.engine.layers.reshape import Reshape
 from mgcaffe.engine.layers.shuffle_channel import ShuffleChannel
 from mgcaffe.engine.layers.slice import Slice
 from mgcaffe.engine.layers.tile import Tile
+from mgcaffe.tools.convert.layer_writer import DUMMY_REFUSES
 from mgcaffe.tools.convert.torch_out.emitter import Blob, Emitter, Operator, Together, call
 
 
@@ -109,6 +111,12 @@ def parameter(e: Emitter, layer: Layer) -> list[str]:
     return [f"{x}.clone()" if e.stateless else x]  # a program has no value that is nothing but a parameter
 
 
+def constants(e: Emitter, layer: DummyData) -> list[str]:
+    """Buffers."""
+    names = [e.buffer(f"value{number}", values) for number, values in enumerate(e.constant_tops(layer))]
+    return [f"{name}.clone()" if e.stateless else name for name in names]
+
+
 def nothing(e: Emitter, layer: Layer) -> list[str]:
     """Nothing: it has no tops."""
     return []
@@ -127,5 +135,6 @@ OPERATORS = (
     Operator("Filter", selected, ""),
     Operator("BatchReindex", batch_reindex, ""),
     Operator("Parameter", parameter, "nn.Parameter"),
+    Operator("DummyData", constants, "", DUMMY_REFUSES),
     Operator("Silence", nothing, ""),
 )

@@ -18,11 +18,27 @@ from tests.support.onnx_models import SHAPE, model, written
 W = (6, 4, 3, 3)
 # Opset, nodes, weights, and what is said.
 REFUSED = {
-    "unknown": (13, "a = Einsum<equation=\"abcd->abdc\">(x) b = Erf(a) y = Sin(b)", {},
-                r"net.onnx: no layer computes this operator \(operator Einsum, node 0, which makes 'a'\)\n"
+    "unknown": (13, "a = Det(x) b = Erf(a) y = Sin(b)", {},
+                r"net.onnx: no layer computes this operator \(operator Det, node 0, which makes 'a'\)\n"
                 r".*which no layer computes: Erf \(1\), Sin \(1\)"),
-    "attention": (13, "[qk] a = MatMul(x, x) y = Softmax(a)", {},
-                  r"both of its matrices are computed .*operator MatMul, node 0 'qk', which makes 'a'"),
+    "matrices": (13, "s = Flatten(x) [qk] a = MatMul(x, s) y = Softmax(a)", {},
+                 r"it multiplies matrices of shapes .*operator MatMul, node 1 'qk', which makes 'a'"),
+    "einsum of one": (13, 'y = Einsum<equation="abcd->abdc">(x)', {}, "it multiplies 1 operands"),
+    "an equation": (13, 'y = Einsum<equation="abc,abd->acd">(x, x)', {}, "does not fit operands of 4 and 4 axes"),
+    "a sum in an einsum": (13, 'y = Einsum<equation="abcd,abce->abe">(x, x)', {}, "it sums over an axis of one"),
+    "limits of attention": (23, "y = Attention<softcap=2.0>(x, x, x)", {}, "it limits its products"),
+    "keys of before": (23, "y = Attention(x, x, x, , x, x)", {}, "it goes on from keys and values of a call before"),
+    "keys that are read": (23, "a, k, v = Attention(x, x, x) y = Add(a, k)", {}, "it gives keys, values or products"),
+    "a causal mask": (23, "y = Attention<is_causal=1>(x, x, x, x)", {}, "it is causal and has a mask as well"),
+    "heads": (23, "r = Reshape(x, s) y = Attention<q_num_heads=5, kv_num_heads=5>(r, r, r)", {"s": [3, 4, 36]},
+              r"its query has shape \(3, 4, 36\), for 5 heads"),
+    "shared keys": (23, "k = Slice(x, o, p, p) y = Attention(x, k, k)", {"o": [0], "p": [1]},
+                    "its queries, keys and values are"),
+    "a computed condition": (13, "c = Greater(x, n) y = Where(c, x, n)", {"n": 0.0}, "no layer computes this operator"),
+    "a choice of two": (13, "y = Where(c, x, x)", {"c": np.tri(6, dtype=bool)}, "between other things than a blob and"),
+    "a weight along other axes": (13, "e = Expand(w, s) y = Concat<axis=2>(e, x)",
+                                  {"w": (1, 1, 1, 6), "s": [3, 4, 1, 6]}, "it repeats a weight of shape"),
+    "constants of items": (13, "y = Concat<axis=1>(w, x)", {"w": (3, 1, 6, 6)}, "it computes with parameters or"),
     "computed weight": (13, "a = Relu(x) y = Conv(x, a)", {}, "its weight is computed in the net"),
     "pad output": (13, "y = Pad(x, p)", {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, "output 'y' is not computed"),
     "pad of channels": (13, "a = Pad(x, p) y = Conv(a, w)", {"w": W, "p": [0, 1, 0, 0, 0, 0, 0, 0]},

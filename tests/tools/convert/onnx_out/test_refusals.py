@@ -29,9 +29,9 @@ def refusal(text, **options):
     ("layer", "place", "said"),
     [
         (
-            'type: "DummyData" top: "y"\n dummy_data_param { shape { dim: 2 } }',
-            "3:1",
-            "ONNX has nothing like DummyData: it reads records",
+            'type: "DummyData" top: "y"\n dummy_data_param { shape { dim: 2 } data_filler { type: "gaussian" } }',
+            "4:38",
+            "ONNX cannot express it: it draws values at random",
         ),
         (
             'type: "Dropout" bottom: "x" top: "y"\n phase: TRAIN',
@@ -72,6 +72,11 @@ def test_a_layer_that_has_no_equivalent_is_named_with_its_place(layer, place, sa
     assert text.startswith(f"net.prototxt:{place}: ")
     assert said in text
     assert "layer 'odd'" in text
+
+
+def test_constants_that_are_the_data_of_a_net_are_refused():
+    said = refusal('layer { name: "d" type: "DummyData" top: "y"\n dummy_data_param { shape { dim: 2 } } }')
+    assert said.startswith("net.prototxt:1:1: ONNX has nothing like DummyData: it reads records")
 
 
 def test_a_state_that_goes_on_is_refused_unless_it_is_allowed():

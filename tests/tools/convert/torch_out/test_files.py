@@ -146,7 +146,10 @@ def test_files_that_cannot_be_written_are_named(folder):
             'type: "Dropout" bottom: "x" top: "y" dropout_param {\n scale_train: false }',
             "py", "3:2", "scale_train: false has tests scale its values down",
         ),
-        ('type: "DummyData" top: "y"\n dummy_data_param { shape { dim: 2 } }', "py", "2:1", "nothing like DummyData"),
+        (
+            'type: "DummyData" top: "y"\n dummy_data_param { shape { dim: 2 } data_filler { type: "uniform" } }',
+            "py", "3:38", "it draws values at random",
+        ),
         (
             'type: "Pooling" bottom: "x" top: "y"\n phase: TRAIN pooling_param { pool: STOCHASTIC kernel_size: 2 }',
             "py", "3:2", "draws pixels at random",

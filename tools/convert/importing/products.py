@@ -1,0 +1,194 @@
+"""Layers that multiply matrices of two blobs, or a blob and a parameter."""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from mgcaffe.tools.convert.importing.arithmetic import product_of, sum_of
+from mgcaffe.tools.convert.importing.operation import Operation
+from mgcaffe.tools.convert.importing.shapes import joined, permuted, reshaped, tiled
+from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
+
+
+def matrix_product(op: Operation, a: Value, b: Value, *, transpose_b: bool = False, part: str = "") -> Value:
+    """Multiply the matrices in the last two axes: MatMul.
+
+    Args:
+        op: the operator.
+        a: (..., M, K).
+        b: (..., K, N), or (..., N, K) to be transposed, with the same axes before.
+        transpose_b: see there.
+        part: what the layer is for.
+    """
+    if min(len(a.shape), len(b.shape)) < 2 or a.shape[:-2] != b.shape[:-2]:
+        op.refuse(
+            f"it multiplies matrices of shapes {a.shape} and {b.shape}; MatMul takes as many of one as of the other"
+        )
+    columns = b.shape[-2 if transpose_b else -1]
+    param = {"transpose_b": True} if transpose_b else {}
+    return op.layer("MatMul", [a, b], (*a.shape[:-1], columns), part=part, matmul_param=param)
+
+
+def attention(
+    op: Operation, query: Value, key: Value, value: Value, *, scale: float, mask: Value | Constant | None
+) -> Value:
+    """Return softmax(scale Q K' + mask) V: Power, MatMul, Bias or Eltwise for a mask, Softmax and MatMul.
+
+    Args:
+        op: the operator.
+        query: (..., T, d).
+        key: (..., S, d).
+        value: (..., S, e).
+        scale: what products are multiplied by.
+        mask: what is added to them, of a shape that broadcasts to (..., T, S), or None.
+    """
+    query = op.layer("Power", [query], query.shape, part="scale", power_param={"scale": scale})
+    scores = matrix_product(op, query, key, transpose_b=True, part="scores")
+    if mask is not None:
+        wanted, op.shape = op.shape, scores.shape
+        scores = sum_of(op, scores, mask)
+        op.shape = wanted
+    axis = len(scores.shape) - 1
+    weights = op.layer("Softmax", [scores], scores.shape, part="softmax", softmax_param={"axis": axis})
+    return matrix_product(op, weights, value)
+
+
+def causal_mask(rows: int, columns: int) -> Constant:
+    """Return what keeps each row from what is behind it: (rows, columns), zeros, and -inf above the diagonal."""
+    return Constant(torch.full((rows, columns), -math.inf).triu(1))
+
+
+def as_mask(mask: Constant) -> Constant:
+    """Return a mask as numbers that are added: of flags, 0 where they say true, else -inf."""
+    if mask.tensor.dtype != torch.bool:
+        return mask
+    return Constant(torch.zeros(mask.tensor.shape).masked_fill(~mask.tensor, -math.inf))
+
+
+def filled(op: Operation, x: Value, mask: torch.Tensor, number: float) -> Value:
+    """Put a number where a mask that is known says so: Bias, behind a Scale unless the number is infinite."""
+    if math.isfinite(number):
+        x = product_of(op, x, Constant((~mask).float()))
+    return sum_of(op, x, Constant(torch.zeros(mask.shape).masked_fill(mask, number)))
+
+
+def chosen(op: Operation, condition: Constant, one: Any, two: Any) -> Value:
+    """Choose by a condition that is known between a blob and a number, in either order: as `filled`.
+
+    Args:
+        op: the operator.
+        condition: flags.
+        one: what is taken where they say true.
+        two: what is taken elsewhere.
+    """
+    mask = condition.tensor.bool()
+    for x, other, place in ((one, two, ~mask), (two, one, mask)):
+        if isinstance(x, Value) and isinstance(other, Constant) and other.tensor.numel() == 1:
+            return filled(op, op.as_blob(x), place, float(other.tensor))
+    return op.refuse("it chooses between other things than a blob and a number")
+
+
+def einsum(op: Operation, operands: Sequence[Value], equation: str) -> Value:
+    """Compute an einsum of two blobs: MatMul, between Permutes and Reshapes."""
+    left, arrow, result = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(operands) != 2 or len(terms) != 2:
+        op.refuse(f"it multiplies {len(operands)} operands; MatMul takes two")
+    counts = [len(x.shape) - len(term.replace("...", "")) for x, term in zip(operands, terms, strict=True)]
+    fits = all(count == 0 or ("..." in term and count > 0) for count, term in zip(counts, terms, strict=True))
+    if not fits or not set(equation) <= {*string.ascii_letters, *" .,->"}:
+        axes = " and ".join(str(len(x.shape)) for x in operands)
+        op.refuse(f"its equation '{equation}' does not fit operands of {axes} axes")
+    rest = [letter for letter in string.ascii_letters if letter not in equation][: max(counts)]
+    if not arrow:
+        result = ("..." if "..." in left else "") + "".join(
+            sorted(letter for letter in set(left) - {".", ","} if left.count(letter) == 1)
+        )
+    terms = [term.replace("...", "".join(rest[len(rest) - count :])) for term, count in zip(terms, counts, strict=True)]
+    return _contracted(op, operands, terms, result.replace("...", "".join(rest)))
+
+
+def _contracted(op: Operation, operands: Sequence[Value], terms: Sequence[str], result: str) -> Value:
+    """Return the einsum of two blobs, with a letter for each axis of them and of the result."""
+    (a, b), (one, two) = operands, terms
+    sizes = {**dict(zip(one, a.shape, strict=True)), **dict(zip(two, b.shape, strict=True))}
+    both = [letter for letter in one if letter in two]
+    before = [letter for letter in both if letter in result]
+    inner = [letter for letter in both if letter not in result]
+    rows, columns = ([letter for letter in term if letter not in both] for term in terms)
+    if set(rows + columns) - set(result) or any(len(set(each)) < len(each) for each in (one, two, result)):
+        op.refuse("it sums over an axis of one operand, or takes a diagonal, which MatMul does not")
+    if any(sizes[letter] != size for letter, size in zip(one + two, a.shape + b.shape, strict=True)):
+        op.refuse(f"shapes {a.shape} and {b.shape} do not fit together; MatMul repeats no axis")
+
+    def laid_out(x: Value, term: str, groups: Sequence[list[str]], part: str) -> Value:
+        order = [term.index(letter) for letter in (*before, *groups[0], *groups[1])]
+        shape = (*(sizes[letter] for letter in before), *(math.prod(sizes[each] for each in group) for group in groups))
+        return reshaped(op, permuted(op, x, order, f"{part}_order"), shape, part)
+
+    y = matrix_product(
+        op, laid_out(a, one, (rows, inner), "a"), laid_out(b, two, (inner, columns), "b"), part="product"
+    )
+    made = [*before, *rows, *columns]
+    y = reshaped(op, y, tuple(sizes[letter] for letter in made), "apart")
+    return permuted(op, y, [made.index(letter) for letter in result], "order")
+
+
+def transposed_product(op: Operation, x: Value, weight: Constant, bias: Constant | None = None) -> Value:
+    """Multiply by a parameter (inputs, outputs) over the last axis: InnerProduct, which keeps it as it is."""
+    if weight.tensor.dim() != 2 or weight.tensor.shape[0] != x.shape[-1] or len(x.shape) < 2:
+        op.refuse(f"its matrices have shapes {x.shape} and {tuple(weight.tensor.shape)}")
+    param: dict[str, Any] = {"num_output": weight.tensor.shape[1], "transpose": True}
+    if bias is None:
+        param["bias_term"] = False
+    if len(x.shape) != 2:
+        param["axis"] = len(x.shape) - 1
+    blobs = [weight, *([bias] if bias else [])]
+    shape: Shape = (*x.shape[:-1], weight.tensor.shape[1])
+    return op.layer("InnerProduct", [x], shape, blobs=blobs, inner_product_param=param)
+
+
+def joined_to_items(op: Operation, values: Sequence[Any], axis: int) -> Value:
+    """Add a Concat of blobs, and of constants that are the same for each item of the batch."""
+    wanted = op.shape
+    source = next((each for each in values if isinstance(each, Value) and not each.pad), None)
+    blobs = []
+    for each in values:
+        if (
+            isinstance(each, Constant)
+            and source is not None
+            and axis
+            and torch.equal(each.tensor, each.tensor[:1].expand_as(each.tensor))
+        ):
+            op.shape = tuple(each.tensor.shape)
+            each = for_each_item(op, Constant(each.tensor[:1], each.name, each.trained), source)
+        blobs.append(op.as_blob(each))
+    op.shape = wanted
+    return joined(op, blobs, axis)
+
+
+def for_each_item(op: Operation, constant: Constant, source: Value) -> Value:
+    """Give each item of a batch a parameter (1, ...): a Bias of zeros, which are made of another blob's items.
+
+    Args:
+        op: the operator; its shape is that of the result, (N, ...).
+        constant: the parameter.
+        source: any blob (N, ...).
+    """
+    shape = op.shape
+    items = (shape[0],)
+    y = (
+        op.layer("Reduction", [source], items, part="items", reduction_param={"axis": 1})
+        if source.shape[1:]
+        else source
+    )
+    y = op.layer("Power", [y], items, part="zeros", power_param={"scale": 0})
+    y = reshaped(op, y, (*items, *(1,) * (len(shape) - 1)), "axes")
+    y = tiled(op, y, [1, *shape[1:]])
+    own = Constant(constant.tensor.reshape(shape[1:]), constant.name, constant.trained)
+    return op.layer("Bias", [y], shape, blobs=[own], bias_param={"num_axes": -1} if len(shape) > 2 else {})

@@ -1,0 +1,150 @@
+"""Layers over time steps: LSTM, in one direction or both, one upon another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from mgcaffe.tools.convert.importing.axes import flipped
+from mgcaffe.tools.convert.importing.filters import inner_product
+from mgcaffe.tools.convert.importing.operation import Operation
+from mgcaffe.tools.convert.importing.shapes import cut, range_of, reshaped
+from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
+
+State = tuple[Value, Value]
+"""What h and c are before the first step, or after the last, each (1, N, H)."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One direction of one layer, with the gates in the order of Caffe's LSTM: input, forget, output, candidate.
+
+    Attributes:
+        weight: (4 H, D).
+        recurrent: (4 H, H).
+        bias: (4 H), or None.
+        first: the state before the first step; None: zeros.
+        reverse: it goes from the last step to the first.
+        part: what its layers are called behind the operator's name.
+    """
+
+    weight: Constant
+    recurrent: Constant
+    bias: Constant | None
+    first: State | None = None
+    reverse: bool = False
+    part: str = ""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """What a cell makes.
+
+    Attributes:
+        y: of each step, (T, N, H), in the order of its input.
+        last: the state after the step that it takes last. No gradient flows through its c, as in Caffe.
+    """
+
+    y: Value
+    last: State
+
+
+def with_gates(weight: Constant, blocks: Sequence[int]) -> Constant:
+    """Return a parameter whose rows belong to four gates, with these in another order.
+
+    Args:
+        weight: (4 H, ...).
+        blocks: of each gate, in the new order, which block of H rows it is now.
+    """
+    size = len(weight.tensor) // 4
+    rows = [block * size + row for block in blocks for row in range(size)]
+    return Constant(weight.tensor[rows], weight.name, weight.trained, rows)
+
+
+def sum_of_biases(one: Constant, two: Constant) -> Constant:
+    """Return the sum of two parameters of one gradient, which moves as both do together."""
+    movers = [each for each in (one, two) if each.trained]
+    first, second = (two, one) if two.trained and not one.trained else (one, two)
+    total = one.tensor + two.tensor
+    return Constant(total, first.name, bool(movers), first.rows, (second.name,), max(1, len(movers)))
+
+
+def direction(op: Operation, x: Value, cell: Cell) -> Direction:
+    """Add an LSTM that is given its first state, so that no call goes on from the one before.
+
+    Args:
+        op: the operator.
+        x: (T, N, D).
+        cell: what it computes.
+    """
+    steps, streams = x.shape[:2]
+    hidden = cell.recurrent.tensor.shape[1]
+    shape, state = (steps, streams, hidden), (1, streams, hidden)
+    goes_on, zeros = _constants(op, (steps, streams), state)
+    first = cell.first or (zeros, zeros)
+    bias = cell.bias or Constant(torch.zeros(4 * hidden))
+    if cell.reverse:
+        x = flipped(op, x, 0, _named(cell.part, "input_flip"))
+    y, h, c = op.layers(
+        "LSTM",
+        [x, goes_on, *first],
+        [shape, state, state],
+        part=cell.part,
+        blobs=[cell.weight, bias, cell.recurrent],
+        recurrent_param={"num_output": hidden, "expose_hidden": True},
+    )
+    if steps > 1:  # not the state that is exposed: no gradient flows through that
+        h = range_of(op, y, 0, (steps - 1, steps), part=_named(cell.part, "last"))
+    else:
+        h = op.layer("Reshape", [y], state, part=_named(cell.part, "last"), reshape_param={"shape": {"dim": [0, 0, 0]}})
+    if cell.reverse:
+        y = flipped(op, y, 0, _named(cell.part, "flip"))
+    return Direction(y, (h, c))
+
+
+def unit(op: Operation, x: Value, cell: Cell, hidden: Value | None, state: Value | None) -> State:
+    """Add one step by itself: InnerProducts for the gates, and an LSTMUnit.
+
+    Args:
+        op: the operator.
+        x: (N, D).
+        cell: its parameters.
+        hidden, state: h and c before the step, (N, H) each; None: zeros.
+
+    Returns:
+        h and c after it, (N, H) each.
+    """
+    streams, size = x.shape[0], cell.recurrent.tensor.shape[1]
+    flat, whole = (streams, size), (1, streams, size)
+    goes_on, zeros = _constants(op, (1, streams), whole)
+    wanted, op.shape = op.shape, (streams, 4 * size)
+    gates = inner_product(op, x, cell.weight, cell.bias, "input")
+    if hidden is not None:
+        more = inner_product(op, hidden, cell.recurrent, None, "recurrent")
+        gates = op.layer("Eltwise", [gates, more], part="gates")
+    op.shape = wanted
+    before = zeros if state is None else reshaped(op, state, whole, "state")
+    c, h = op.layers("LSTMUnit", [before, reshaped(op, gates, (1, streams, 4 * size), "step"), goes_on], [whole, whole])
+    return reshaped(op, h, flat, "h"), reshaped(op, c, flat, "c")
+
+
+def _named(part: str, what: str) -> str:
+    return f"{part}_{what}" if part else what
+
+
+def _constants(op: Operation, all_steps: Shape, state: Shape) -> list[Value]:
+    """Return the indicators of sequences that go on, and a state of zeros; layers of the same sizes share them."""
+
+    def make() -> list[Value]:
+        fillers = [{"type": "constant", "value": value} for value in (1.0, 0.0)]
+        param = {"shape": [{"dim": all_steps}, {"dim": state}], "data_filler": fillers}
+        return op.made.add("sequence", "DummyData", [], [all_steps, state], (), {"dummy_data_param": param})
+
+    return op.remembered(("sequence", all_steps, state), make)
+
+
+def states(op: Operation, value: Value, part: str) -> list[Value]:
+    """Return the states (1, N, H) of layers and directions that are one value, (count, N, H)."""
+    return op.remembered((value.blob, "states"), lambda: cut(op, value, 0, [1] * value.shape[0], part))

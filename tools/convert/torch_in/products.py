@@ -1,0 +1,96 @@
+"""Operators that multiply matrices, attention among them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from mgcaffe.tools.convert.importing import products
+from mgcaffe.tools.convert.importing.arithmetic import sum_of
+from mgcaffe.tools.convert.importing.products import as_mask, causal_mask, matrix_product
+from mgcaffe.tools.convert.importing.values import Constant, Result, Value
+from mgcaffe.tools.convert.torch_in.operation import Operation
+
+
+def matmul(op: Operation) -> Value:
+    """matmul, mm, bmm: MatMul of two blobs; InnerProduct with a parameter."""
+    first, second = (op[name] for name in list(op.arguments)[:2])
+    if isinstance(second, Constant):
+        return products.transposed_product(op, op.as_blob(first), second)
+    if isinstance(first, Constant):
+        op.refuse("its first matrix is a parameter or constant; an InnerProduct has it as the second")
+    return matrix_product(op, op.as_blob(first), op.as_blob(second))
+
+
+def product_and_sum(op: Operation) -> Value:
+    """addmm, baddbmm: InnerProduct with a bias where both are parameters, else MatMul and Eltwise or Bias."""
+    one, two = (op[name] for name in list(op.arguments)[1:3])
+    added, beta, alpha = op["self"], op["beta"], op["alpha"]
+    if alpha != 1 or beta not in (0, 1):
+        op.refuse(f"its factors alpha and beta are {alpha} and {beta}, which no layer has")
+    is_bias = isinstance(added, Constant) and added.tensor.dim() == 1
+    if isinstance(two, Constant) and is_bias and beta:
+        return products.transposed_product(op, op.as_blob(one), two, added)
+    if isinstance(two, Constant):
+        y = products.transposed_product(op, op.as_blob(one), two)
+    else:
+        y = matrix_product(op, op.as_blob(one), op.as_blob(two), part="product")
+    return sum_of(op, y, added) if beta else y
+
+
+def attention(op: Operation) -> Value:
+    """scaled_dot_product_attention: Power, MatMul, Softmax, MatMul; Bias or Eltwise for a mask."""
+    query, key, value = (op.blob(name) for name in ("query", "key", "value"))
+    if op["dropout_p"]:
+        op.refuse("it drops values at random in evaluation too", "dropout_p=0.0 unless self.training")
+    if op["enable_gqa"]:
+        op.refuse("several of its queries share a key (enable_gqa), which MatMul does not")
+    mask = op["attn_mask"]
+    if op["is_causal"]:
+        mask = causal_mask(query.shape[-2], key.shape[-2])
+    elif isinstance(mask, Constant):
+        mask = as_mask(mask)
+    return products.attention(op, query, key, value, scale=scale_of(op["scale"], query.shape[-1]), mask=mask)
+
+
+def scale_of(given: float | None, size: int) -> float:
+    """Return what attention multiplies products of vectors of that size by."""
+    return 1 / math.sqrt(size) if given is None else given
+
+
+def einsum(op: Operation) -> Value:
+    """einsum of two blobs: MatMul, between Permutes and Reshapes."""
+    return products.einsum(op, [op.as_blob(each) for each in op["tensors"]], op["equation"])
+
+
+def masked_fill(op: Operation) -> Value:
+    """masked_fill with a mask that is known: Bias, behind a Scale unless the number is infinite."""
+    mask, number = op["mask"], op["value"]
+    number = number.tensor if isinstance(number, Constant) and not number.trained else number
+    if not isinstance(mask, Constant) or isinstance(number, (Constant, Value)):
+        op.refuse("its mask or its number is computed in the net, or learned")
+    return products.filled(op, op.blob(), mask.tensor, float(number))
+
+
+def where(op: Operation) -> Value:
+    """where with a condition that is known, between a blob and a number: as masked_fill."""
+    condition = op["condition"]
+    if not isinstance(condition, Constant):
+        op.refuse("its condition is computed in the net")
+    one, two = op["self"], op["other"]
+    if any(isinstance(each, Constant) and each.trained for each in (one, two)):
+        op.refuse("it chooses between values and a learned parameter")
+    return products.chosen(op, condition, one, two)
+
+
+OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
+    "matmul": matmul,
+    "mm": matmul,
+    "bmm": matmul,
+    "addmm": product_and_sum,
+    "baddbmm": product_and_sum,
+    "scaled_dot_product_attention": attention,
+    "einsum": einsum,
+    "masked_fill": masked_fill,
+    "where": where,
+}
