@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from mgcaffe.tools.convert.importing.activations import clipped
 from mgcaffe.tools.convert.importing.operation import Operation
+from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 
 Number = (int, float)
@@ -28,7 +29,7 @@ def sum_of(op: Operation, one: Any, two: Any, alpha: float = 1) -> Value:
     if isinstance(two, Constant):
         return with_constant(op, "Bias", op.as_blob(one), _scaled(op, two, alpha))
     one, two = op.as_blob(one), op.as_blob(two)
-    if one.shape == two.shape:
+    if one.shape == two.shape and _are_alike(op, one, two):
         coefficients = {"coeff": [1, alpha]} if alpha != 1 else {}
         return op.layer("Eltwise", [one, two], eltwise_param=coefficients)
     if alpha != 1:
@@ -53,7 +54,7 @@ def product_of(op: Operation, one: Any, two: Any) -> Value:
     if isinstance(two, Constant):
         return with_constant(op, "Scale", op.as_blob(one), two)
     one, two = op.as_blob(one), op.as_blob(two)
-    if one.shape == two.shape:
+    if one.shape == two.shape and _are_alike(op, one, two):
         return op.layer("Eltwise", [one, two], eltwise_param={"operation": "PROD"})
     return _broadcast(op, "Scale", one, two)
 
@@ -77,7 +78,7 @@ def quotient_of(op: Operation, one: Any, two: Any) -> Value:
         return product_of(op, y, one)
     one, two = op.as_blob(one), op.as_blob(two)
     reciprocal = op.layer("Power", [two], two.shape, part="reciprocal", power_param={"power": -1})
-    if one.shape == two.shape:
+    if one.shape == two.shape and _are_alike(op, one, two):
         return op.layer("Eltwise", [one, reciprocal], eltwise_param={"operation": "PROD"})
     return _broadcast(op, "Scale", one, reciprocal)
 
@@ -110,8 +111,14 @@ def extreme_of(op: Operation, operands: Sequence[Any], *, smallest: bool) -> Val
     return y
 
 
-def _covered(op: Operation, large: Shape, small: Shape) -> tuple[int, int]:
-    """Return the axes of the large shape that the small one, with its axes of size 1 left away, covers."""
+def _covered(op: Operation, large: Shape, small: Shape, *, repeats: bool = False) -> tuple[int, int]:
+    """Return the axes of the large shape that the small one, with its axes of size 1 left away, covers.
+
+    Args:
+        op: the operator.
+        large, small: the shapes.
+        repeats: values may be repeated along axes of size 1 between others.
+    """
     full = (1,) * (len(large) - len(small)) + tuple(small)
     if len(full) != len(large) or any(size not in (1, other) for size, other in zip(full, large, strict=True)):
         op.refuse(f"shapes {large} and {small} broadcast in both directions, which no layer does")
@@ -119,7 +126,7 @@ def _covered(op: Operation, large: Shape, small: Shape) -> tuple[int, int]:
     if not long:
         return 0, 0
     first, last = long[0], long[-1]
-    if full[first : last + 1] != tuple(large[first : last + 1]):
+    if not repeats and full[first : last + 1] != tuple(large[first : last + 1]):
         _refuse_gap(op, large, small)
     return first, last + 1
 
@@ -129,8 +136,16 @@ def _refuse_gap(op: Operation, large: Shape, small: Shape) -> NoReturn:
 
 
 def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: Constant | None = None) -> Value:
-    """Add a Scale or Bias with a parameter, a Scale also with a bias of the same shape; infinities do not learn."""
-    first, end = _covered(op, x.shape, tuple(constant.tensor.shape))
+    """Add a Scale or Bias with a parameter, a Scale also with a bias of the same shape; infinities do not learn.
+
+    What is not trained is repeated along axes of size 1 between others.
+    """
+    shape = tuple(constant.tensor.shape)
+    first, end = _covered(op, x.shape, shape, repeats=not constant.trained and bias is None)
+    inner = (1,) * (len(x.shape) - len(shape)) + shape
+    if inner[first:end] != x.shape[first:end]:
+        whole = constant.tensor.reshape(inner[first:end]).expand(x.shape[first:end])
+        constant = Constant(whole, constant.name, constant.trained)
     blobs = [
         Constant(each.tensor.reshape(x.shape[first:end]), each.name, each.trained and _is_finite(each))
         for each in (constant, bias)
@@ -145,6 +160,11 @@ def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: 
     return op.layer(kind, [x], blobs=blobs, **fields)
 
 
+def _are_alike(op: Operation, one: Value, two: Value) -> bool:
+    """Return whether both values have a batch axis, or neither."""
+    return op.made.is_fixed(one) == op.made.is_fixed(two)
+
+
 def _is_finite(constant: Constant) -> bool:
     return bool(constant.tensor.isfinite().all())
 
@@ -152,10 +172,14 @@ def _is_finite(constant: Constant) -> bool:
 def _broadcast(op: Operation, kind: str, one: Value, two: Value) -> Value:
     """Add a Scale or Bias with two bottoms, the second flattened to the axes that it covers."""
     large, small = (one, two) if one.shape == op.shape else (two, one)
+    if op.made.is_fixed(large) and small.shape == op.shape:
+        large, small = small, large
     if large.shape != op.shape:
         op.refuse(f"shapes {one.shape} and {two.shape} broadcast in both directions, which no layer does")
     first, end = _covered(op, large.shape, small.shape)
-    if len(small.shape) == len(large.shape):
+    if op.made.is_fixed(small):
+        small = reshaped(op, small, large.shape[first:end], "reshape")
+    elif len(small.shape) == len(large.shape):
         first, end = 0, max(end, 1)  # from the batch axis on, also where the example has one item
         if small.shape[0] != large.shape[0]:
             op.refuse(f"shape {small.shape} has one value for all items of {large.shape}, which no layer computes")

@@ -32,6 +32,7 @@ class LayersMade:
         self._constants: list[tuple[LayerParameter, list[Constant]]] = []
         self._used: set[str] = set()
         self._root: dict[str, str] = {}
+        self._fixed: set[str] = set()
         self._remembered: dict[tuple[Any, ...], list[Value]] = {}
 
     def add_input(self, name: str, shape: Shape) -> Value:
@@ -69,6 +70,8 @@ class LayersMade:
                 layer.param.add(lr_mult=moves * blob.movers, decay_mult=moves / blob.movers)
         self._constants.append((layer, list(blobs)))
         shares = kind in ("Slice", "Reshape", "Flatten", "Permute", "Dropout")  # the last in evaluation mode
+        if kind == "Parameter" or (bottoms and all(self.is_fixed(each) for each in bottoms)):
+            self._fixed.update(tops)
         for top in tops:
             self._root[top] = self._root[bottoms[0].blob] if shares else top
         return [Value(top, tuple(shape)) for top, shape in zip(tops, shapes, strict=True)]
@@ -102,6 +105,10 @@ class LayersMade:
         """Return the other blobs that are the same memory as this one in PyTorch."""
         root = self._root[value.blob]
         return {blob for blob, its in self._root.items() if its == root and blob != value.blob}
+
+    def is_fixed(self, value: Value) -> bool:
+        """Return whether a value is computed from parameters alone, so that it has no batch axis."""
+        return value.blob in self._fixed
 
     def maker_of(self, value: Value) -> LayerParameter:
         """Return the layer that makes a value."""

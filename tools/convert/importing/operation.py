@@ -56,14 +56,34 @@ class Operation(ABC):
         """Return what a layer is to be called, or the part of it where an operator becomes several."""
 
     def as_blob(self, value: Any, *, padded: bool = False) -> Value:
-        """Return a value that has to be a blob; zeros around it are refused unless `padded`."""
+        """Return a value that has to be a blob, a parameter or constant as one; zeros around it only if `padded`."""
+        if isinstance(value, Constant):
+            return self.parameter(value)
         if not isinstance(value, Value):
-            self.refuse("it computes with parameters or constants alone, which no layer does")
+            self.refuse("it computes with a number alone, or a list, where a layer reads a blob")
         if value.whole:
             self.refuse(COMPUTES_WITH_WHOLE)
         if value.pad and not padded:
             self.refuse("zeros are put around an image that no convolution reads", "pad in the convolution itself")
         return value
+
+    def parameter(self, constant: Constant, part: str = "constant") -> Value:
+        """Return the top of a Parameter layer, one for each parameter or constant; what is not trained is frozen.
+
+        Args:
+            constant: of floating-point numbers.
+            part: what it is for, if it has no name.
+        """
+        shape = tuple(constant.tensor.shape)
+        if not constant.tensor.is_floating_point():
+            self.refuse(COMPUTES_WITH_WHOLE)
+
+        def make() -> list[Value]:
+            name = constant.name or self.layer_name(part)
+            fields = {"parameter_param": {"shape": {"dim": shape}}}
+            return self.made.add(name, "Parameter", [], [shape], [constant], fields)
+
+        return self.remembered(("parameter", constant.name or id(constant.tensor), shape), make)[0]
 
     def layer(
         self,

@@ -10,9 +10,13 @@ from typing import Any
 import torch
 
 from mgcaffe.tools.convert.importing.arithmetic import product_of, sum_of
+from mgcaffe.tools.convert.importing.axes import check_size, multiplied
 from mgcaffe.tools.convert.importing.operation import Operation
 from mgcaffe.tools.convert.importing.shapes import joined, permuted, reshaped, tiled
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
+
+MOST_ROWS = 2**24
+"""The most rows that numbers of float32 tell apart."""
 
 
 def matrix_product(op: Operation, a: Value, b: Value, *, transpose_b: bool = False, part: str = "") -> Value:
@@ -154,22 +158,54 @@ def transposed_product(op: Operation, x: Value, weight: Constant, bias: Constant
 
 
 def joined_to_items(op: Operation, values: Sequence[Any], axis: int) -> Value:
-    """Add a Concat of blobs, and of constants that are the same for each item of the batch."""
+    """Add a Concat of blobs and constants; constants beside a batch have to be the same for each of its items."""
     wanted = op.shape
-    source = next((each for each in values if isinstance(each, Value) and not each.pad), None)
-    blobs = []
+    blobs = (each for each in values if isinstance(each, Value) and not each.pad and not op.made.is_fixed(each))
+    source = next(blobs, None)
+    parts = []
     for each in values:
-        if (
-            isinstance(each, Constant)
-            and source is not None
-            and axis
-            and torch.equal(each.tensor, each.tensor[:1].expand_as(each.tensor))
-        ):
+        if isinstance(each, Constant) and source is not None:
+            if not axis or not torch.equal(each.tensor, each.tensor[:1].expand_as(each.tensor)):
+                op.refuse("it joins a batch and a constant, whose values differ from item to item")
             op.shape = tuple(each.tensor.shape)
             each = for_each_item(op, Constant(each.tensor[:1], each.name, each.trained), source)
-        blobs.append(op.as_blob(each))
+        parts.append(op.as_blob(each))
     op.shape = wanted
-    return joined(op, blobs, axis)
+    return joined(op, parts, axis)
+
+
+def looked_up(op: Operation, table: Constant, rows: torch.Tensor) -> Value:
+    """Take rows of a parameter whose numbers are known: Embed, of a Parameter layer that holds them.
+
+    Args:
+        op: the operator; its shape is (..., size).
+        table: (rows, size).
+        rows: whole numbers of any shape.
+    """
+    count, size = table.tensor.shape
+    if count > MOST_ROWS:
+        op.refuse(f"it takes rows of {count}, and float32 counts to {MOST_ROWS}")
+    numbers = op.parameter(Constant((rows % count).float()), "rows")
+    param = {"num_output": size, "input_dim": count, "bias_term": False}
+    return op.layer("Embed", [numbers], (*rows.shape, size), blobs=[table], embed_param=param)
+
+
+def chosen_along(op: Operation, x: Value, axis: int, numbers: torch.Tensor) -> Value:
+    """Take values along an axis by numbers that are known: an InnerProduct whose weights are ones and zeros.
+
+    Args:
+        op: the operator; its shape has those of the numbers in place of the axis.
+        x: the value.
+        axis: which.
+        numbers: whole numbers of any shape.
+    """
+    if axis == 0 and not op.made.is_fixed(x) and op.first_is_batch:
+        op.refuse("it takes some items of the batch, which no layer does")
+    size = x.shape[axis]
+    check_size(op, numbers.numel(), size)
+    matrix = torch.nn.functional.one_hot(numbers.flatten() % size, size).float()
+    y = multiplied(op, x, axis, matrix, "chosen")
+    return reshaped(op, y, (*x.shape[:axis], *numbers.shape, *x.shape[axis + 1 :]), "reshape")
 
 
 def for_each_item(op: Operation, constant: Constant, source: Value) -> Value:

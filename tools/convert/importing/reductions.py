@@ -27,7 +27,7 @@ def reduced(op: Operation, x: Value, operation: str, axes: Iterable[int], *, kee
     if operation == "MEAN" and rank == 4 and axes == [2, 3]:
         y = global_pooled(op, x, "AVE")
         return y if keep_axes else op.layer("Flatten", [y], part="flatten")
-    if axes[0] == 0 and (op.first_is_batch or len(axes) == rank):
+    if axes[0] == 0 and ((op.first_is_batch and not op.made.is_fixed(x)) or len(axes) == rank):
         op.refuse("it reduces the batch axis, over which no layer but a loss goes")
     kept = [axis for axis in range(rank) if axis not in axes]
     shape = tuple(x.shape[axis] for axis in kept)
@@ -53,7 +53,7 @@ def largest_of(op: Operation, x: Value, axes: Iterable[int], *, keep_axes: bool,
     """
     rank = len(x.shape)
     axes = sorted(axis % rank for axis in axes)
-    if axes[0] == 0 and (op.first_is_batch or len(axes) == rank):
+    if axes[0] == 0 and ((op.first_is_batch and not op.made.is_fixed(x)) or len(axes) == rank):
         op.refuse("it reduces the batch axis, over which no layer but a loss goes")
     kept = [axis for axis in range(rank) if axis not in axes]
     wanted = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape) if keep_axes or axis in kept)

@@ -11,9 +11,6 @@ from mgcaffe.tools.convert.importing.filters import once
 from mgcaffe.tools.convert.importing.operation import Operation
 from mgcaffe.tools.convert.importing.values import Constant, Value
 
-_MOST_WEIGHTS = 2**27
-"""Along one axis: 1 GiB in float64."""
-
 
 def repeated(op: Operation, x: Value, factors: Sequence[int]) -> Value:
     """Repeat each pixel of (N, C, ...) so often along each axis: a Deconvolution with ones, which are not trained."""
@@ -27,14 +24,6 @@ def repeated(op: Operation, x: Value, factors: Sequence[int]) -> Value:
 def interpolated(op: Operation, x: Value, size: Sequence[int]) -> Value:
     """Interpolate (N, C, H, W) to another size with corners that stay corners: Interp."""
     return op.layer("Interp", [x], interp_param={"height": size[0], "width": size[1]})
-
-
-def check_size(op: Operation, new_size: int, size: int) -> None:
-    """Refuse weights along an axis that are too many."""
-    if new_size * size > _MOST_WEIGHTS:
-        op.refuse(
-            f"it makes {new_size} pixels of {size}, with a weight for each pair; at most {_MOST_WEIGHTS} are read"
-        )
 
 
 def resampled(op: Operation, x: Value, matrices: Sequence[torch.Tensor]) -> Value:

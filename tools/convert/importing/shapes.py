@@ -15,7 +15,7 @@ def reshaped(op: Operation, x: Value, shape: Shape, part: str = "") -> Value:
     """Give a value another shape: Reshape, or Flatten where it is that."""
     if shape == x.shape:
         return x
-    kept = bool(shape) and shape[0] == x.shape[0]
+    kept = bool(shape) and x.shape[:1] == shape[:1]
     if kept and len(shape) == 2 and len(x.shape) > 2:
         return op.layer("Flatten", [x], shape, part=part)
     dims = [0 if kept else -1, *shape[1:]]
@@ -138,7 +138,7 @@ def range_of(
     start, end = taken
     if start >= end:
         op.refuse(f"it takes nothing of axis {axis}")
-    if axis == 0 and (start, end) != (0, x.shape[0]) and op.first_is_batch:
+    if axis == 0 and (start, end) != (0, x.shape[0]) and op.first_is_batch and not op.made.is_fixed(x):
         op.refuse("it takes some items of the batch, which no layer does")
     if (start, end) == (0, x.shape[axis]):
         return x

@@ -116,23 +116,3 @@ def with_windows(op: Operation, firsts: Sequence[int], counts: Sequence[int], ma
 def unpadded(x: Value) -> Value:
     """Return a value without the zeros around it."""
     return Value(x.blob, x.shape)
-
-
-def zero_padded(op: Operation, x: Value, pairs: Sequence[tuple[int, int]]) -> Value:
-    """Return the value with zeros around it that the next layer has to add; `pairs` are of its last axes, in order."""
-    if not any(any(pair) for pair in pairs):
-        return x
-    spatial = len(x.shape) - 2
-    if spatial < 1 or any(any(pair) for pair in pairs[: max(0, len(pairs) - spatial)]):
-        op.refuse("it pads an axis that is not spatial, which no layer does")
-    if any(size < 0 for pair in pairs for size in pair):
-        op.refuse("it pads by less than 0; a Slice cuts off")
-    given = [(0, 0)] * (spatial - len(pairs)) + list(pairs[-spatial:])
-    front, behind = (tuple(pair[side] for pair in given) for side in (0, 1))
-    if isinstance(x, Padded):
-        front, behind = _added(front, x.pad), _added(behind, x.behind)
-    return Padded(x.blob, x.shape, front, behind)
-
-
-def _added(one: Shape, two: Shape) -> Shape:
-    return tuple(first + second for first, second in zip(one, two, strict=True))

@@ -110,7 +110,7 @@ class _Import:
             return True
         if any(name and not isinstance(value, Constant) for name, value in zip(node.inputs, inputs, strict=True)):
             return False
-        if self._is_joined_to_items(node, inputs):
+        if self._goes_on_learning(node, inputs):
             return False
         tensors = [value.tensor if isinstance(value, Constant) else None for value in inputs]
         first = inputs[0] if inputs else None
@@ -122,17 +122,15 @@ class _Import:
         ])  # fmt: skip
         return True
 
-    def _is_joined_to_items(self, node: Node, inputs: Sequence[Known | None]) -> bool:
-        """Return whether a node repeats a weight for each item, to be joined with what is computed of them."""
+    def _goes_on_learning(self, node: Node, inputs: Sequence[Known | None]) -> bool:
+        """Return whether a node takes rows of a weight, or repeats one that is joined to what is computed of items."""
         first = inputs[0] if inputs else None
+        if not isinstance(first, Constant) or not first.trained:
+            return False
+        if node.kind == "Gather":
+            return first.tensor.dim() == 2
         readers = self.graph.readers.get(node.outputs[0], ())
-        return (
-            node.kind == "Expand"
-            and isinstance(first, Constant)
-            and first.trained
-            and bool(readers)
-            and all(each.kind == "Concat" for each in readers)
-        )
+        return node.kind == "Expand" and bool(readers) and all(each.kind == "Concat" for each in readers)
 
     def _know(self, node: Node, results: Sequence[Known | None]) -> None:
         """Remember what the outputs of a node have become."""

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+import torch
+
+from mgcaffe.tools.convert.importing import products
 from mgcaffe.tools.convert.importing.products import joined_to_items
 from mgcaffe.tools.convert.importing.shapes import cut, range_of
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
@@ -47,8 +50,8 @@ def split(op: Operation) -> Sequence[Value]:
     return cut(op, x, axis, sizes)
 
 
-def _ranges(op: Operation, node: Node, shape: Shape) -> list[tuple[int, int, int]] | None:
-    """Return axis, start and end of what a Slice takes; None where its numbers are not known or have steps."""
+def _ranges(op: Operation, node: Node, shape: Shape) -> list[tuple[int, range]] | None:
+    """Return the axes of a Slice, and which places it takes along each; None where its numbers are not known."""
     if op.opset >= 10:
         known = [op.lookup(name) if name else None for name in (*node.inputs[1:5], "", "", "", "")[:4]]
         if any(each is not None and not isinstance(each, Constant) for each in known):
@@ -67,55 +70,67 @@ def _ranges(op: Operation, node: Node, shape: Shape) -> list[tuple[int, int, int
     axes = list(range(len(starts))) if axes is None else axes
     if len(starts) != len(ends) or len(axes) != len(starts) or any(not -rank <= axis < rank for axis in axes):
         return None
-    if steps is not None and (len(steps) != len(starts) or any(step != 1 for step in steps)):
+    steps = [1] * len(starts) if steps is None else steps
+    if len(steps) != len(starts) or 0 in steps:
         return None
-    found = []
-    for start, end, axis in zip(starts, ends, axes, strict=True):
-        size = shape[axis]
-        first, last = (min(max(0, each + size if each < 0 else each), size) for each in (start, end))
-        found.append((axis % rank, first, last))
-    return found
+    return [
+        (axis % rank, range(*slice(start, end, step).indices(shape[axis])))
+        for start, end, step, axis in zip(starts, ends, steps, axes, strict=True)
+    ]
 
 
 def part(op: Operation) -> Value:
-    """Slice; all parts that are taken of a blob along one axis by one layer."""
+    """Slice; all parts that are taken of a blob along one axis by one layer; InnerProduct where it has a step."""
     x = op.blob()
     ranges = _ranges(op, op.node, x.shape)
     if ranges is None:
-        op.refuse("its starts, ends and axes are computed or do not fit, or it takes values with a step")
-    if len({axis for axis, _, _ in ranges}) != len(ranges):
+        op.refuse("its starts, ends, axes and steps are computed, or do not fit")
+    if len({axis for axis, _ in ranges}) != len(ranges):
         op.refuse("it names an axis twice")
     return _taken(op, x, ranges)
 
 
-def _taken(op: Operation, x: Value, ranges: Sequence[tuple[int, int, int]]) -> Value:
-    """Take ranges of axes, one after the other."""
+def _taken(op: Operation, x: Value, ranges: Sequence[tuple[int, range]]) -> Value:
+    """Take places along axes, one after the other."""
     readers = op.graph.readers.get(op.node.inputs[0], ())
-    for place, (axis, start, end) in enumerate(ranges):
+    for place, (axis, places) in enumerate(ranges):
         others: list[tuple[int, int]] = []
+        if places.step != 1 and len(places) > 1:
+            op.shape = (*x.shape[:axis], len(places), *x.shape[axis + 1 :])
+            x = products.chosen_along(op, x, axis, torch.tensor(places))
+            continue
         if place == 0 and len(ranges) == 1:
             for node in readers:
-                taken = _ranges(op, node, x.shape) if node.kind == "Slice" else None
-                others += [(one, two) for its, one, two in taken or () if its == axis and one < two]
-        x = range_of(op, x, axis, (start, end), others)
+                taken = (_ranges(op, node, x.shape) if node.kind == "Slice" else None) or []
+                others += [(its.start, its.stop) for other, its in taken if other == axis and its and its.step == 1]
+        first = places.start
+        x = range_of(op, x, axis, (first, first + len(places)), others)
     return x
 
 
 def gather(op: Operation) -> Value:
-    """Slice, for one index or neighbouring ones; Reshape where these have several axes; of a weight's rows Embed."""
-    rows = op.input(1)
+    """Slice, for one index or neighbouring ones, and Reshape; for others InnerProduct; of a weight's rows Embed."""
+    rows, given = op.input(1), op.input(0)
     if isinstance(rows, Value):
         return _looked_up(op, rows)
-    x, indices = op.blob(), op.constant(1, "indices")
-    axis = op.axis(op.integer("axis", 0), len(x.shape))
-    size = x.shape[axis]
-    if indices is None or indices.tensor.is_floating_point() or not 0 < indices.tensor.numel() <= size:
-        op.refuse("its indices are missing, or are no whole numbers, or more than there are values")
-    numbers = [int(number) % size if -size <= number < size else -1 for number in indices.tensor.reshape(-1)]
-    if numbers[0] < 0 or any(two - one != 1 for one, two in pairwise(numbers)):
-        op.refuse(f"it takes {numbers[:8]} of {size}; Slice takes neighbours in their order")
-    y = _taken(op, x, [(axis, numbers[0], numbers[-1] + 1)])
-    return into(op, y, (*x.shape[:axis], *indices.tensor.shape, *x.shape[axis + 1 :]), "reshape")
+    if given is None:
+        op.refuse("its input 0 is missing")
+    axis = op.axis(op.integer("axis", 0), len(shape_of(given)))
+    size = shape_of(given)[axis]
+    if rows is None or rows.tensor.is_floating_point() or not rows.tensor.numel():
+        op.refuse("its indices are missing, or are no whole numbers")
+    numbers = [int(number) for number in rows.tensor.reshape(-1)]
+    if not all(-size <= number < size for number in numbers):
+        op.refuse(f"it takes {numbers[:8]} of {size}, which are not there")
+    numbers = [number % size for number in numbers]
+    if isinstance(given, Constant) and axis == 0 and len(given.tensor.shape) == 2:
+        return products.looked_up(op, given, rows.tensor)
+    x = op.blob()
+    if any(two - one != 1 for one, two in pairwise(numbers)):
+        op.shape = (*x.shape[:axis], *rows.tensor.shape, *x.shape[axis + 1 :])
+        return products.chosen_along(op, x, axis, rows.tensor)
+    y = _taken(op, x, [(axis, range(numbers[0], numbers[-1] + 1))])
+    return into(op, y, (*x.shape[:axis], *rows.tensor.shape, *x.shape[axis + 1 :]), "reshape")
 
 
 def _looked_up(op: Operation, rows: Value) -> Value:

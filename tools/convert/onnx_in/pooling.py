@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mgcaffe.tools.convert.importing.padding import zero_padded
 from mgcaffe.tools.convert.importing.pooling import average_pooled, check_windows, global_pooled, max_pooled
 from mgcaffe.tools.convert.importing.reductions import largest_of, reduced
-from mgcaffe.tools.convert.importing.values import Padded, Value
-from mgcaffe.tools.convert.importing.windows import Axis, zero_padded
-from mgcaffe.tools.convert.onnx_in.operation import LARGEST, Operation, Table
+from mgcaffe.tools.convert.importing.values import Value
+from mgcaffe.tools.convert.importing.windows import Axis
+from mgcaffe.tools.convert.onnx_in.operation import LARGEST, Operation, Table, shape_of
 from mgcaffe.tools.convert.onnx_in.windows import axes_of
 
 
@@ -80,8 +81,7 @@ def zero_pad(op: Operation) -> Value:
     if any(not 0 <= size <= LARGEST // 4 for size in pads):
         op.refuse(f"it pads by {pads}; a Slice cuts off, and zeros are at most {LARGEST // 4}")
     padded = zero_padded(op, x, [pairs[axis] for axis in range(rank)])
-    assert isinstance(padded, Padded)
-    op.check_shape(padded.whole_shape)
+    op.check_shape(shape_of(padded))
     return padded
 
 

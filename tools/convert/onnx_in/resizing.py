@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
-from mgcaffe.tools.convert.importing.resizing import check_size, interpolated, resampled
+from mgcaffe.tools.convert.importing.axes import check_size
+from mgcaffe.tools.convert.importing.resizing import interpolated, resampled
 from mgcaffe.tools.convert.importing.values import Value
 from mgcaffe.tools.convert.onnx_in.operation import LARGEST, Operation, Table
 

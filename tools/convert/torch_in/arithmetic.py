@@ -90,6 +90,16 @@ def total(op: Operation) -> Value:
     return _reduced(op, "SUM")
 
 
+def norm(op: Operation) -> Value:
+    """linalg_vector_norm, norm: Reduction of squares and Power, or of absolute values."""
+    order = op[next(name for name in ("ord", "p") if name in op.arguments)]
+    order = 2 if order is None else order
+    if order not in (1, 2):
+        op.refuse(f"it is a norm of order {order}; Reduction adds squares or absolute values")
+    y = _reduced(op, "SUMSQ" if order == 2 else "ASUM")
+    return op.layer("Power", [y], y.shape, part="root", power_param={"power": 0.5}) if order == 2 else y
+
+
 def _reduced(op: Operation, operation: str) -> Value:
     x = op.blob()
     axes = op.arguments.get("dim") or range(len(x.shape))
@@ -110,4 +120,6 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "amin": smallest,
     "mean": mean,
     "sum": total,
+    "linalg_vector_norm": norm,
+    "norm": norm,
 }

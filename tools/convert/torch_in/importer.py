@@ -51,12 +51,19 @@ def _of_the_shape(node: Node) -> Any:
 
 
 def _writes_over_new(node: Node, computed: Mapping[Node, Any], given: Mapping[Node, torch.Tensor]) -> bool:
-    """Return whether an operator in place writes over what the graph made for it alone, from nothing but constants."""
+    """Return whether an operator in place writes over a constant that the graph has made, and nothing else read yet."""
     first: Any = node.args[0] if node.args else None
-    if not works_in_place(node) or first not in computed or list(first.users) != [node]:
+    if not works_in_place(node) or first not in computed:
         return False
-    own = computed[first].untyped_storage().data_ptr()
-    return all(own != each.untyped_storage().data_ptr() for each in given.values())
+    own = _memory(computed[first])
+    if any(own == _memory(each) for each in given.values()):
+        return False
+    same = [each for each, value in computed.items() if isinstance(value, torch.Tensor) and _memory(value) == own]
+    return all(user in computed or user >= node for each in same for user in each.users)
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 @dataclass

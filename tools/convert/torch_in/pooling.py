@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from mgcaffe.engine.kernels.pooling import Window
+from mgcaffe.tools.convert.importing.padding import zero_padded
 from mgcaffe.tools.convert.importing.pooling import average_pooled, check_windows, global_pooled, max_pooled, pooled
 from mgcaffe.tools.convert.importing.reductions import reduced
 from mgcaffe.tools.convert.importing.resizing import repeated, resampled
 from mgcaffe.tools.convert.importing.values import Result, Value
-from mgcaffe.tools.convert.importing.windows import Axis, axes_of, zero_padded
+from mgcaffe.tools.convert.importing.windows import Axis, axes_of
 from mgcaffe.tools.convert.torch_in.operation import Operation, every_axis
 from mgcaffe.tools.convert.torch_in.resizing import weights
 

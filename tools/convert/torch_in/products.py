@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+import torch
+
 from mgcaffe.tools.convert.importing import products
 from mgcaffe.tools.convert.importing.arithmetic import sum_of
 from mgcaffe.tools.convert.importing.products import as_mask, causal_mask, matrix_product
+from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation
 
@@ -83,6 +86,26 @@ def where(op: Operation) -> Value:
     return products.chosen(op, condition, one, two)
 
 
+def index(op: Operation) -> Value:
+    """index, index_select with numbers that are known: Embed of a parameter's rows, else InnerProduct."""
+    given = op["indices"] if "indices" in op.arguments else [None] * op["dim"] + [op["index"]]
+    found = [(axis, each) for axis, each in enumerate(given) if isinstance(each, Constant)]
+    axes = [axis for axis, _ in found]
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        op.refuse("it takes values along axes that are not neighbours")
+    value: Result = op["self"]
+    if isinstance(value, Constant) and value.tensor.dim() == 2 and axes == [0]:
+        return products.looked_up(op, value, found[0][1].tensor)
+    x = op.blob()
+    numbers = torch.zeros((), dtype=torch.int64)
+    for axis, each in found:
+        numbers = numbers * x.shape[axis] + each.tensor.long() % x.shape[axis]
+    if axes[1:]:
+        first, last = axes[0], axes[-1] + 1
+        x = reshaped(op, x, (*x.shape[:first], math.prod(x.shape[first:last]), *x.shape[last:]), "pairs")
+    return products.chosen_along(op, x, axes[0], numbers)
+
+
 OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "matmul": matmul,
     "mm": matmul,
@@ -91,6 +114,8 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "baddbmm": product_and_sum,
     "scaled_dot_product_attention": attention,
     "einsum": einsum,
+    "index": index,
+    "index_select": index,
     "masked_fill": masked_fill,
     "where": where,
 }

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from mgcaffe.tools.convert.importing.resizing import check_size, interpolated, resampled
+from mgcaffe.tools.convert.importing.axes import check_size
+from mgcaffe.tools.convert.importing.resizing import interpolated, resampled
 from mgcaffe.tools.convert.importing.values import Result, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation
 

@@ -9,7 +9,7 @@ from torch.fx import Node
 
 from mgcaffe.tools.convert.importing import shapes
 from mgcaffe.tools.convert.importing.axes import flipped
-from mgcaffe.tools.convert.importing.products import for_each_item, joined_to_items
+from mgcaffe.tools.convert.importing.products import chosen_along, for_each_item, joined_to_items
 from mgcaffe.tools.convert.importing.shapes import cut, flattened, joined, permuted, range_of, reshaped, shuffled
 from mgcaffe.tools.convert.importing.values import Constant, Result, Shape, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, operator_name, refuse, shape_of
@@ -212,13 +212,21 @@ def _range(node: Node) -> tuple[int, int, int]:
 
 
 def part(op: Operation) -> Result:
-    """select, slice, narrow: Slice; all parts that are taken of a blob along an axis by one layer."""
+    """select, slice, narrow: Slice; all parts that are taken of a blob along an axis by one layer.
+
+    slice with a step: InnerProduct with weights of ones and zeros.
+    """
     x = op.blob()
-    if op.arguments.get("step") not in (None, 1):
-        op.refuse("it takes values with a step; Slice takes neighbours")
     axis, start, end = _range(op.node)
+    step = op.arguments.get("step") or 1
+    if step != 1:
+        return chosen_along(op, x, axis, start + step * torch.arange(op.shape[axis]))
     users = op.node.args[0].users  # type: ignore[union-attr]
-    others = [_range(other)[1:] for other in users if operator_name(other) in PARTS and _range(other)[0] == axis]
+    others = [
+        _range(other)[1:]
+        for other in users
+        if operator_name(other) in PARTS and _range(other)[0] == axis and arguments_of(other).get("step") in (None, 1)
+    ]
     taken = range_of(op, x, axis, (start, end), others)
     return reshaped(op, taken, op.shape, "" if taken is x else "reshape")
 

@@ -93,6 +93,25 @@ class Patches(nn.Module):
         return self.scores((x + y)[:, 0])
 
 
+class Windows(nn.Module):
+    """Attention with a bias for each pair of places out of a table, and a factor that is learned, as Swin has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.factor = nn.Parameter(torch.zeros(11, 2)), nn.Parameter(torch.zeros(2, 1, 1))
+        self.all, self.scores = nn.Linear(8, 24), nn.Linear(8, 5)
+        places = torch.arange(6)
+        self.register_buffer("pairs", (places[:, None] - places + 5).flatten())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        items, steps, size = x.shape
+        q, k, v = self.all(x).reshape(items, steps, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        bias = self.table[self.pairs].view(steps, steps, 2).permute(2, 0, 1).unsqueeze(0)
+        products = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT * self.factor.clamp(max=4.0).exp() + bias
+        y = (products.softmax(-1) @ v).transpose(1, 2).reshape(items, steps, size)
+        return self.scores(y.mean(1))
+
+
 class Products(nn.Module):
     """A function of what a linear layer makes, reduced to scores."""
 
@@ -134,6 +153,8 @@ MODULES = {
     "a language model that chooses": (Language(-1e9, chooses=True), (3, 6)),
     "patches": (Patches(), (3, 3, 8, 8)),
     "patches behind ones": (Patches(learned=False), (3, 3, 8, 8)),
+    "windows": (Windows(), WORDS),
+    "windows of one item": (Windows(), (1, 6, 8)),
     "a mask of flags": (Products(_masked(_FLAGS)), WORDS),
     "a mask of numbers": (Products(_masked(torch.linspace(-1, 1, 36).view(6, 6))), WORDS),
     "a mask for each item": (Products(lambda x: _masked(x @ x.mT)(x)), WORDS),

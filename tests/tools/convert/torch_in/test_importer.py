@@ -217,7 +217,7 @@ REFUSED = {
     "negative pad": (lambda x: F.conv2d(F.pad(x, (0, -1)), torch.ones(1, 4, 2, 2)), "it pads by less than 0"),
     "reflecting pad": (lambda x: F.pad(x, (1, 1, 1, 1), "reflect"), "it pads with something other than zeros"),
     "pad with ones": (lambda x: F.pad(x, (1, 1), value=1.0), "it pads with something other than zeros"),
-    "pad of channels": (lambda x: F.pad(x, (0, 0, 0, 0, 1, 1)), "it pads an axis that is not spatial"),
+    "pad of items": (lambda x: F.pad(x, (0, 0, 0, 0, 0, 0, 1, 1)), "it pads the batch axis"),
     "pad before maximum": (lambda x: F.max_pool2d(F.pad(x, (1, 1, 1, 1)), 2), "zeros are put around an image"),
     "pad before maximum of a slope": (
         lambda x: F.max_pool2d(F.pad(F.leaky_relu(x), (1, 1, 1, 1)), 2), "zeros are put around an image"),
@@ -262,7 +262,11 @@ REFUSED = {
     "part of the batch": (lambda x: x[:1], "it takes some items of the batch"),
     "nothing": (lambda x: x[:, 2:2], "it takes nothing of axis 1"),
     "adaptive without a batch": (lambda x: F.adaptive_avg_pool2d(x.view(12, 6, 6), 1), "without a batch axis"),
-    "steps": (lambda x: x[..., ::2], "it takes values with a step"),
+    "items with a step": (lambda x: x[::2], "it takes some items of the batch"),
+    "computed places": (lambda x: x[:, x[0, :, 0, 0].argsort()], "no layer computes this operator"),
+    "places along axes apart": (
+        lambda x: x[:, torch.tensor([0, 1]), :, torch.tensor([0, 1])], "along axes that are not neighbours"),
+    "another norm": (lambda x: torch.linalg.vector_norm(x, 3, 1), "it is a norm of order 3"),
     "whole numbers": (lambda x: x.to(torch.int64), "it makes whole numbers for an output"),
     "truth values": (lambda x: x.to(torch.bool), "it makes numbers of another type"),
     "nothing but the input": (lambda x: x, "output 'inputs_0' is not computed"),

@@ -13,6 +13,16 @@ pytestmark = pytest.mark.slow
 
 F = torch.nn.functional
 
+
+def _written_mask(x: torch.Tensor) -> torch.Tensor:
+    """A constant that is made part by part."""
+    mask = x.new_zeros(6, 6)
+    for number, rows in enumerate((slice(0, 2), slice(2, 5), slice(5, 6))):
+        mask[rows, rows] = float(number)
+    mask += 1
+    return mask.masked_fill(mask == 1, -100.0).mul_(0.5)
+
+
 VOLUME = (2, 3, 4, 5, 6)
 _VOLUMES = ["Reshape", "Pooling", "Reshape", "Pooling", "Reshape"]
 _RESAMPLED = ["InnerProduct", "Permute", "InnerProduct", "Permute"]
@@ -252,6 +262,20 @@ IDIOMS = {
     "split": (Function(lambda x: x.split([1, 3], 1)[1]), SHAPE, ["Slice", "Silence"]),
     "split_into_one": (Function(lambda x: x.split(4, 1)[0].relu()), SHAPE, ["ReLU"]),
     "slice": (Function(lambda x: x[:, 1:3, :, 2:]), SHAPE, ["Slice", "Slice", "Silence"]),
+    "slice_with_a_step": (Function(lambda x: x[:, 1::2, ::3]), SHAPE,
+                          ["Permute", "InnerProduct", "Permute", "Permute", "InnerProduct", "Permute"]),
+    "index": (Function(lambda x: x[:, torch.tensor([[3, 0], [-1, 3]])]), SHAPE,
+              ["Permute", "InnerProduct", "Permute", "Reshape"]),
+    "index_of_pairs": (Function(lambda x: x[:, :, torch.tensor([[0], [-1]]), torch.tensor([5, 0, 5])]), SHAPE,
+                       ["Reshape", "InnerProduct", "Reshape"]),
+    "index_select": (Function(lambda x: x.index_select(3, torch.tensor([5, 0]))), SHAPE, ["InnerProduct"]),
+    "pad_of_other_axes": (Function(lambda x: F.pad(x, (0, 0, 0, 2, 1, 0)).tanh()), SHAPE,
+                          ["Permute", "InnerProduct", "Permute", "Permute", "InnerProduct", "Permute", "TanH"]),
+    "norm": (Function(lambda x: F.normalize(x, dim=1) + x.norm(dim=(2, 3), keepdim=True)), SHAPE,
+             ["Permute", "Reduction", "Reshape", "Power", "Clip", "Tile", "Power", "Eltwise", "Reduction", "Reshape",
+              "Power", "Flatten", "Bias"]),
+    "norm_of_absolutes": (Function(lambda x: torch.linalg.vector_norm(x, 1, (1, 2))), SHAPE, ["Permute", "Reduction"]),
+    "a_mask_that_is_written": (Function(lambda x: x + _written_mask(x)), SHAPE, ["Bias"]),
     "narrow": (Function(lambda x: x.narrow(1, -2, 2)), SHAPE, ["Slice", "Silence"]),
     "overlapping_slices": (Function(lambda x: x[:, :3] * x[:, 1:]), SHAPE, ["Slice", "Slice", "Eltwise", "Silence"]),
     "channel_shuffle": (
