@@ -320,7 +320,10 @@ CASES: dict[str, dict[str, str]] = {
     "DummyData": {
         "constant": inputs(x=(2, 3)) + 'layer { name: "l" type: "DummyData" top: "d" top: "e" dummy_data_param {'
         ' shape { dim: 2 dim: 3 } data_filler { value: 2 } data_filler { type: "constant" } } }'
-        'layer { name: "s" type: "Eltwise" bottom: "x" bottom: "d" bottom: "e" top: "y" }'},
+        'layer { name: "s" type: "Eltwise" bottom: "x" bottom: "d" bottom: "e" top: "y" }',
+        "old_fields": inputs(x=(2, 3, 1, 1)) + 'layer { name: "l" type: "DummyData" top: "d"'
+        ' dummy_data_param { num: 2 channels: 3 height: 1 width: 1 data_filler { value: 2 } } }'
+        'layer { name: "s" type: "Eltwise" bottom: "x" bottom: "d" top: "y" }'},
     "MatMul": {
         "plain": plain("MatMul", shapes={"a": (3, 4), "b": (4, 5)}),
         "a_transposed": plain("MatMul", "matmul_param { transpose_a: true }", {"a": (2, 3, 4), "b": (2, 3, 5)}),

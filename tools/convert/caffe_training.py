@@ -20,6 +20,7 @@ from mgcaffe.tools.convert.training_step import CannotTrain, Scores, Take, place
 
 # Two values become 1 and -1 whatever they are, so that gradients are left over from a subtraction; one becomes 0.
 _LEAST_NORMALIZED = 3
+_INDICATED = ("LSTM", "RNN", "LSTMUnit")
 
 
 class CaffeTraining:
@@ -91,7 +92,8 @@ def _with_loss(net: NetParameter, shape: Sequence[int], output: str) -> tuple[Ne
 
 def _unfreeze(net: NetParameter) -> None:
     for layer in net.layer:
-        del layer.propagate_down[:]
+        if layer.type not in _INDICATED:  # whose indicators no gradient flows to, whatever they are made of
+            del layer.propagate_down[:]
         if layer.type != "BatchNorm":
             for param in layer.param:
                 param.lr_mult = param.lr_mult or 1
@@ -174,7 +176,8 @@ def _exposed_states(net: Net) -> set[str]:
     """
     exposing = [node for node in net.nodes if node.layer.param.recurrent_param.expose_hidden]
     states = {blob.name: node.layer.name for node in exposing for blob in node.tops[1:]}
-    read = next((name for node in net.nodes for name in node.layer.bottom_names if name in states), None)
+    readers = (node.layer for node in net.nodes if node.layer.type != "Silence")
+    read = next((name for layer in readers for name in layer.bottom_names if name in states), None)
     if read is not None:
         raise CannotTrain(f"no gradient flows through '{read}', the state of layer '{states[read]}', as in Caffe")
     return set(states)

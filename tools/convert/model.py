@@ -27,12 +27,14 @@ class Model:
             not copied); None: those of fillers.
         names: for a blob (by its name here) the name of the same value in the model that this one was made from; blobs
             that stand for none are missing.
+        shapes: by layer, those of its tops, where an importer made the net.
         skipped: after `build`, what of the weights found no place in the net, and which layers found no weights.
     """
 
     source: NetSource
     weights: Sequence[SavedLayer] | Path | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+    shapes: Mapping[str, Sequence[tuple[int, ...]]] = field(default_factory=dict, kw_only=True)
     skipped: Sequence[str] = field(default=(), init=False)
 
     def build(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mgcaffe.engine.net import Net
 from mgcaffe.errors import UsageError
 from mgcaffe.tools.convert.formats import Opened, Options
+from mgcaffe.tools.convert.importing.batch_size import for_any_batch, notes_on_sizes
 from mgcaffe.tools.convert.importing.values import Shape
 from mgcaffe.tools.convert.model import Model
 from mgcaffe.tools.convert.onnx_side import OnnxSide, need_onnx
@@ -44,7 +45,9 @@ class OnnxFile(Opened):
                 f"{self.path} holds the net that it was made from, but its graph was changed since: its operators are"
                 " read instead"
             )
-        return read_onnx(self.path, dict(self.options.input_shapes), message)
+        model, bound = _read(self.path, dict(self.options.input_shapes), message)
+        self.notes += notes_on_sizes(bound)
+        return model
 
     def side(self) -> OnnxSide:
         """Return it as something that runs."""
@@ -66,12 +69,27 @@ def read_onnx(
         DataError: the file is no ONNX model, or damaged.
         NetError: no layer computes what an operator does; names it.
     """
+    return _read(path, input_shapes, message)[0]
+
+
+def _read(
+    path: Path, input_shapes: Mapping[str, Shape] | None = None, message: onnx.ModelProto | None = None
+) -> tuple[Model, list[str]]:
+    """Return what `read_onnx` does, and the layers that hold for one batch size alone."""
     need_onnx("onnx")
     from mgcaffe.tools.convert.onnx_in.graph import graph_of, parse_model
     from mgcaffe.tools.convert.onnx_in.importer import import_graph
 
     graph = graph_of(parse_model(path) if message is None else message, path)
-    return import_graph(graph, name=path.stem, input_shapes=input_shapes)
+    given = dict(input_shapes or {})
+
+    def at(size: int) -> Model:
+        first = next(iter(given.values()))[0]
+        shapes = {name: (size if shape[0] == first else shape[0], *shape[1:]) for name, shape in given.items()}
+        return import_graph(graph, name=path.stem, input_shapes=shapes)
+
+    model = import_graph(graph, name=path.stem, input_shapes=given)
+    return for_any_batch(model, at if given else None)
 
 
 def write_onnx(net: Net, path: Path, options: Options) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from torch.export import ExportedProgram
 
 from mgcaffe.errors import NetError, UsageError
 from mgcaffe.tools.convert.formats import Opened
+from mgcaffe.tools.convert.importing.batch_size import for_any_batch, notes_on_sizes
 from mgcaffe.tools.convert.torch_in.activations import dropouts_left_out
 from mgcaffe.tools.convert.torch_in.importer import TorchModel, import_program
 from mgcaffe.tools.convert.torch_in.operation import module_path
-from mgcaffe.tools.convert.torch_in.program import load_program
+from mgcaffe.tools.convert.torch_in.program import export_module, load_module, load_program
 from mgcaffe.tools.convert.torch_side import TorchSide
 from mgcaffe.tools.convert.torch_training import TorchTraining
 
@@ -27,16 +29,37 @@ class TorchModule(Opened):
         """The exported program."""
         if len(self.words) > 1:
             raise UsageError(f"{self.words[0]} has its weights inside; '{self.words[1]}' does not belong to it")
-        return load_program(self.words[0], dict(self.options.input_shapes))
+        if self._is_program:
+            return load_program(self.words[0], dict(self.options.input_shapes))
+        return export_module(self._module, dict(self.options.input_shapes), self.words[0])
+
+    @property
+    def _is_program(self) -> bool:
+        return self.words[0].lower().endswith(".pt2")
+
+    @cached_property
+    def _module(self) -> Any:
+        return load_module(self.words[0])
 
     def model(self) -> TorchModel:
-        """Return the net that the module becomes."""
-        model = import_program(self.program, name=net_name(self.words[0]), file=self.words[0])
+        """Return the net that the module becomes, for any batch size where that can be."""
+        model, bound = for_any_batch(self._imported(self.program), None if self._is_program else self._at)
+        self.notes += notes_on_sizes(bound)
         if left_out := [
             f"'{module_path(node)[0] or node.name}'" for node in dropouts_left_out(self.program.graph.nodes)
         ]:
             self.notes.append(f"left out, since no layer drops as they do in training: {', '.join(left_out)}")
         return model
+
+    def _imported(self, program: ExportedProgram) -> TorchModel:
+        return import_program(program, name=net_name(self.words[0]), file=self.words[0])
+
+    def _at(self, size: int) -> TorchModel:
+        """Return the net at another batch size: inputs whose first axis is as that of the first one get it."""
+        shapes = dict(self.options.input_shapes)
+        given = next(iter(shapes.values()))[0]
+        other = {name: (size if shape[0] == given else shape[0], *shape[1:]) for name, shape in shapes.items()}
+        return self._imported(export_module(self._module, other, self.words[0]))
 
     def side(self) -> TorchSide:
         """Return the program as PyTorch runs it, with the names of the net where it can become one."""

@@ -25,10 +25,15 @@ class LayersMade:
 
     Args:
         name: the net's.
+
+    Attributes:
+        net: the layers.
+        shapes: by layer, those of its tops.
     """
 
     def __init__(self, name: str) -> None:
         self.net = NetParameter(name=name)
+        self.shapes: dict[str, list[Shape]] = {}
         self._constants: list[tuple[LayerParameter, list[Constant]]] = []
         self._used: set[str] = set()
         self._root: dict[str, str] = {}
@@ -69,6 +74,7 @@ class LayersMade:
                 moves = float(blob.trained)
                 layer.param.add(lr_mult=moves * blob.movers, decay_mult=moves / blob.movers)
         self._constants.append((layer, list(blobs)))
+        self.shapes[name] = [tuple(shape) for shape in shapes]
         shares = kind in ("Slice", "Reshape", "Flatten", "Permute", "Dropout")  # the last in evaluation mode
         if kind == "Parameter" or (bottoms and all(self.is_fixed(each) for each in bottoms)):
             self._fixed.update(tops)
@@ -109,6 +115,19 @@ class LayersMade:
     def is_fixed(self, value: Value) -> bool:
         """Return whether a value is computed from parameters alone, so that it has no batch axis."""
         return value.blob in self._fixed
+
+    def learns(self, value: Value) -> bool:
+        """Return whether a value depends on a parameter that is trained."""
+        makers = {top: number for number, layer in enumerate(self.net.layer) for top in layer.top}
+        waiting, seen = [value.blob], set[int]()
+        while waiting:
+            number = makers[waiting.pop()]
+            if any(blob.trained for blob in self._constants[number][1]):
+                return True
+            if number not in seen:
+                seen.add(number)
+                waiting += self.net.layer[number].bottom
+        return False
 
     def maker_of(self, value: Value) -> LayerParameter:
         """Return the layer that makes a value."""

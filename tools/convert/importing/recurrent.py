@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -82,7 +83,7 @@ def direction(op: Operation, x: Value, cell: Cell) -> Direction:
     steps, streams = x.shape[:2]
     hidden = cell.recurrent.tensor.shape[1]
     shape, state = (steps, streams, hidden), (1, streams, hidden)
-    goes_on, zeros = _constants(op, (steps, streams), state)
+    goes_on, zeros = _constants(op, x, hidden)
     first = cell.first or (zeros, zeros)
     bias = cell.bias or Constant(torch.zeros(4 * hidden))
     if cell.reverse:
@@ -93,6 +94,7 @@ def direction(op: Operation, x: Value, cell: Cell) -> Direction:
         [shape, state, state],
         part=cell.part,
         blobs=[cell.weight, bias, cell.recurrent],
+        propagate_down=[True, False, False, False] if op.made.learns(x) else [],
         recurrent_param={"num_output": hidden, "expose_hidden": True},
     )
     if steps > 1:  # not the state that is exposed: no gradient flows through that
@@ -118,7 +120,7 @@ def unit(op: Operation, x: Value, cell: Cell, hidden: Value | None, state: Value
     """
     streams, size = x.shape[0], cell.recurrent.tensor.shape[1]
     flat, whole = (streams, size), (1, streams, size)
-    goes_on, zeros = _constants(op, (1, streams), whole)
+    goes_on, zeros = _constants(op, reshaped(op, x, (1, *x.shape), "one_step"), size)
     wanted, op.shape = op.shape, (streams, 4 * size)
     gates = inner_product(op, x, cell.weight, cell.bias, "input")
     if hidden is not None:
@@ -126,7 +128,9 @@ def unit(op: Operation, x: Value, cell: Cell, hidden: Value | None, state: Value
         gates = op.layer("Eltwise", [gates, more], part="gates")
     op.shape = wanted
     before = zeros if state is None else reshaped(op, state, whole, "state")
-    c, h = op.layers("LSTMUnit", [before, reshaped(op, gates, (1, streams, 4 * size), "step"), goes_on], [whole, whole])
+    bottoms = [before, reshaped(op, gates, (1, streams, 4 * size), "step"), goes_on]
+    flows = [state is not None, True, False] if op.made.learns(x) else []
+    c, h = op.layers("LSTMUnit", bottoms, [whole, whole], propagate_down=flows)
     return reshaped(op, h, flat, "h"), reshaped(op, c, flat, "c")
 
 
@@ -134,15 +138,33 @@ def _named(part: str, what: str) -> str:
     return f"{part}_{what}" if part else what
 
 
-def _constants(op: Operation, all_steps: Shape, state: Shape) -> list[Value]:
-    """Return the indicators of sequences that go on, and a state of zeros; layers of the same sizes share them."""
+def _constants(op: Operation, x: Value, hidden: int) -> tuple[Value, Value]:
+    """Return the indicators of sequences that go on, (T, N), and a state of zeros, (1, N, H).
 
-    def make() -> list[Value]:
-        fillers = [{"type": "constant", "value": value} for value in (1.0, 0.0)]
-        param = {"shape": [{"dim": all_steps}, {"dim": state}], "data_filler": fillers}
-        return op.made.add("sequence", "DummyData", [], [all_steps, state], (), {"dummy_data_param": param})
+    Both are made of the sequence's own axes, for any batch size; layers of the same sizes share them.
+    """
+    steps, streams = x.shape[:2]
 
-    return op.remembered(("sequence", all_steps, state), make)
+    def add(name: str, kind: str, bottom: Value, shape: Shape, **fields: Any) -> Value:
+        return op.made.add(f"sequence.{name}", kind, [bottom], [shape], (), fields)[0]
+
+    def indicators() -> list[Value]:
+        sums = add("sums", "Reduction", x, (steps, streams), reduction_param={"axis": 2})
+        return [add("goes_on", "Power", sums, (steps, streams), power_param={"scale": 0, "shift": 1})]
+
+    def state() -> list[Value]:
+        first = goes_on
+        if steps > 1:
+            param = {"axis": 0, "slice_point": [1]}
+            shapes = [(1, streams), (steps - 1, streams)]
+            first = op.made.add("sequence.first", "Slice", [goes_on], shapes, (), {"slice_param": param})[0]
+        zeros = add("zeros", "Power", first, (1, streams), power_param={"scale": 0})
+        apart = add("state", "Reshape", zeros, (1, streams, 1), reshape_param={"shape": {"dim": [0, 0, 1]}})
+        return [add("first_state", "Tile", apart, (1, streams, hidden), tile_param={"axis": 2, "tiles": hidden})]
+
+    (goes_on,) = op.remembered(("sequence", steps, streams), indicators)
+    (zeros,) = op.remembered(("sequence", steps, streams, hidden), state)
+    return goes_on, zeros
 
 
 def states(op: Operation, value: Value, part: str) -> list[Value]:

@@ -86,7 +86,8 @@ class _Import:
         self.made.share_parameters()
         renamed = self.made.work_in_place(outputs)
         names = {renamed[blob]: value for blob, value in self.values.items() if blob in renamed}
-        return Model(net_source(self.made.net, file=str(self.graph.path)), self.made.weights(), names)
+        source = net_source(self.made.net, file=str(self.graph.path))
+        return Model(source, self.made.weights(), names, shapes=self.made.shapes)
 
     def _needed(self) -> list[Node]:
         """Return the nodes that outputs depend on."""

@@ -172,6 +172,7 @@ class _Import:
             roundings=self.roundings,
             matrices=self.matrices,
             outputs=[renamed[blob] for blob in outputs],
+            shapes=self.made.shapes,
         )
 
     def _compute_constants(self) -> None:

@@ -38,6 +38,16 @@ Shapes = Shape | Mapping[str, Shape]
 _NAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
+def load_module(spec: str) -> Any:
+    """Return the nn.Module that a user names, `FILE.py:NAME` or `package.module:NAME`; see `load_program`.
+
+    Raises:
+        UsageError: there is no such function, or it returns no module.
+        DataError: the code fails.
+    """
+    return _call(spec, *_named(spec))
+
+
 def load_program(
     spec: str, input_shape: Shapes | None = None, *, extra_files: dict[str, Any] | None = None
 ) -> ExportedProgram:
@@ -56,13 +66,10 @@ def load_program(
     """
     if spec.lower().endswith(".pt2"):
         return _of_shape(_read_program(Path(spec), extra_files), input_shape, spec)
-    module = _call(spec, *_named(spec))
-    if not input_shape:
-        raise UsageError(f"{spec}: the shape of the input is not known", hint="give it: --input_shape 1,3,224,224")
-    return export_module(module, input_shape, spec)
+    return export_module(load_module(spec), input_shape, spec)
 
 
-def export_module(module: Any, input_shape: Shapes, name: str) -> ExportedProgram:
+def export_module(module: Any, input_shape: Shapes | None, name: str) -> ExportedProgram:
     """Return a module's program in evaluation mode; the module itself is left in that mode.
 
     Args:
@@ -71,9 +78,12 @@ def export_module(module: Any, input_shape: Shapes, name: str) -> ExportedProgra
         name: what to call it in messages.
 
     Raises:
-        UsageError: `forward` has no such input, or one more that has no shape, or no blob can have that shape.
+        UsageError: no shape is given, or `forward` has no such input, or one more that has no shape, or no blob can
+            have that shape.
         NetError: torch.export refuses the module, with the line of the user's Python where it does so.
     """
+    if not input_shape:
+        raise UsageError(f"{name}: the shape of the input is not known", hint="give it: --input_shape 1,3,224,224")
     in_order, by_name = _examples(module, input_shape, name)
     module.eval()
     try:

@@ -93,7 +93,7 @@ CASES = {
     "a constant before each item": (13, "y = Concat<axis=1>(o, x)", {"o": np.ones((3, 1, 6, 6), np.float32)}, SHAPE,
                                     "Reduction Power Reshape Tile Tile Bias Concat"),
     "lstm": (14, "a = LSTM<hidden_size=2>(x, w, r, b) y = Squeeze(a, one)",
-             {"w": (1, 8, 5), "r": (1, 8, 2), "b": (1, 16), "one": [1]}, (7, 3, 5), "DummyData LSTM Silence"),
+             {"w": (1, 8, 5), "r": (1, 8, 2), "b": (1, 16), "one": [1]}, (7, 3, 5), "Reduction Power Slice Power Reshape Tile LSTM Silence"),
     "batch norm": (9, "y = BatchNormalization <epsilon=0.01, momentum=0.8>(x, s, b, m, v)",
                    {"s": (4,), "b": (4,), "m": (4,), "v": (4,)}, SHAPE, "BatchNorm Scale"),
     "batch norm, stored once": (15, "y = BatchNormalization(x, s, b, b, s)", {"s": (4,), "b": (4,)}, SHAPE,

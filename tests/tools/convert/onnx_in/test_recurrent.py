@@ -30,44 +30,45 @@ def lstm(inputs: str = "x, w, r, b", fields: str = "", outputs: str = "a") -> st
     return f"{outputs} = LSTM<hidden_size=6{comma}{fields}>({inputs})"
 
 
+_GIVEN = "Reduction Power Slice Power Reshape Tile"
 _BACK = "Permute InnerProduct Permute"
 _BACKWARDS = 'direction="reverse"'
 _FORWARD = 'direction="forward"'
 _BOTH = 'direction="bidirectional"'
 # Nodes, weights, and the types of the layers.
 CASES = {
-    "one direction": (f"{lstm()} y = Squeeze(a, one)", weights(one=[1]), "DummyData LSTM Silence"),
-    "squeezed by a reshape": (f"{lstm()} y = Reshape(a, s)", weights(s=[7, 3, -1]), "DummyData LSTM Silence"),
-    "all axes": (lstm(outputs="y"), weights(), "DummyData LSTM Reshape Permute Silence"),
-    "no bias": (f"{lstm('x, w, r')} y = Squeeze(a, one)", weights(one=[1]), "DummyData LSTM Silence"),
+    "one direction": (f"{lstm()} y = Squeeze(a, one)", weights(one=[1]), f"{_GIVEN} LSTM Silence"),
+    "squeezed by a reshape": (f"{lstm()} y = Reshape(a, s)", weights(s=[7, 3, -1]), f"{_GIVEN} LSTM Silence"),
+    "all axes": (lstm(outputs="y"), weights(), f"{_GIVEN} LSTM Reshape Permute Silence"),
+    "no bias": (f"{lstm('x, w, r')} y = Squeeze(a, one)", weights(one=[1]), f"{_GIVEN} LSTM Silence"),
     "backwards": (
         f"{lstm(fields=_BACKWARDS)} y = Squeeze(a, one)", weights(one=[1]),
-        f"DummyData {_BACK} LSTM {_BACK} Silence"),
+        f"{_GIVEN} {_BACK} LSTM {_BACK} Silence"),
     "both directions, as PyTorch writes them": (
         f"{lstm(fields=_BOTH)} t = Transpose<perm=[0,2,1,3]>(a) y = Reshape(t, s)", weights(2, s=[0, 0, -1]),
-        f"DummyData LSTM {_BACK} LSTM {_BACK} Concat Silence"),
+        f"{_GIVEN} LSTM {_BACK} LSTM {_BACK} Concat Silence"),
     "both directions": (
         lstm(fields=_BOTH, outputs="y"), weights(2),
-        f"DummyData LSTM {_BACK} LSTM {_BACK} Concat Reshape Permute Silence"),
-    "the last state": (f"{lstm(outputs='a, y')}", weights(), "DummyData LSTM Slice Silence"),
+        f"{_GIVEN} LSTM {_BACK} LSTM {_BACK} Concat Reshape Permute Silence"),
+    "the last state": (f"{lstm(outputs='a, y')}", weights(), f"{_GIVEN} LSTM Slice Silence"),
     "the last states of both directions": (
         f"{lstm(fields=_BOTH, outputs=', h')} s, t = Split<axis=0>(h) y = Concat<axis=2>(t, s)", weights(2),
-        f"DummyData LSTM Slice {_BACK} LSTM Slice Concat Slice Concat Silence"),
-    "the last cell": (f"{lstm(outputs='a, h, y')}", weights(), "DummyData LSTM Silence"),
+        f"{_GIVEN} LSTM Slice {_BACK} LSTM Slice Concat Slice Concat Silence"),
+    "the last cell": (f"{lstm(outputs='a, h, y')}", weights(), f"{_GIVEN} LSTM Silence"),
     "the last step": (f"{lstm()} y = Gather<axis=0>(a, last)", weights(last=np.array(-1)), None),
     "the mean of all steps": (f"{lstm()} y = ReduceMean<axes=[0]>(a)", weights(), None),
     "lengths that are all the same": (
         f"{lstm('x, w, r, b, n')} y = Squeeze(a, one)", weights(one=[1], n=np.full(3, 7, np.int32)),
-        "DummyData LSTM Silence"),
+        f"{_GIVEN} LSTM Silence"),
     "states of zeros": (
         f"{lstm('x, w, r, b, , z, z')} y = Squeeze(a, one)", weights(one=[1], z=np.zeros((1, 3, 6), np.float32)),
-        "DummyData LSTM Silence"),
+        f"{_GIVEN} LSTM Silence"),
     "activations that are named": (
         lstm(fields='activations=["Sigmoid", "Tanh", "Tanh"]', outputs="y"), weights(),
-        "DummyData LSTM Reshape Permute Silence"),
+        f"{_GIVEN} LSTM Reshape Permute Silence"),
     "one after the other": (
         f"{lstm()} m = Squeeze(a, one) {lstm('m, v, r, b', outputs='c')} y = Squeeze(c, one)",
-        weights(one=[1], v=weights(inputs=6)["w"]), "DummyData LSTM LSTM Silence"),
+        weights(one=[1], v=weights(inputs=6)["w"]), f"{_GIVEN} LSTM LSTM Silence"),
 }  # fmt: skip
 
 

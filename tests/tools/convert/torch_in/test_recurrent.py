@@ -82,19 +82,20 @@ class Steps(nn.Module):
         return self.scores(state[0])
 
 
+_GIVEN = ["Reduction", "Power", "Slice", "Power", "Reshape", "Tile"]
 _BACK = ["Permute", "InnerProduct", "Permute"]
-_BOTH = ["DummyData", "LSTM", *_BACK, "LSTM", *_BACK, "Concat"]
+_BOTH = [*_GIVEN, "LSTM", *_BACK, "LSTM", *_BACK, "Concat"]
 MODULES = {
-    "the last step": (Scores(), STEPS, ["DummyData", "LSTM", "Slice", "Reshape", "InnerProduct", "Silence"]),
+    "the last step": (Scores(), STEPS, [*_GIVEN, "LSTM", "Slice", "Reshape", "InnerProduct", "Silence"]),
     "batch first": (
         Scores(batch_first=True), STEPS,
-        ["Permute", "DummyData", "LSTM", "Permute", "Slice", "Flatten", "InnerProduct", "Silence"],
+        ["Permute", *_GIVEN, "LSTM", "Permute", "Slice", "Flatten", "InnerProduct", "Silence"],
     ),
-    "every step": (Scores("all"), STEPS, ["DummyData", "LSTM", "InnerProduct", "Permute", "Silence"]),
-    "no biases": (Scores("h", bias=False), STEPS, ["DummyData", "LSTM", "Slice", "Reshape", "InnerProduct", "Silence"]),
+    "every step": (Scores("all"), STEPS, [*_GIVEN, "LSTM", "InnerProduct", "Permute", "Silence"]),
+    "no biases": (Scores("h", bias=False), STEPS, [*_GIVEN, "LSTM", "Slice", "Reshape", "InnerProduct", "Silence"]),
     "two layers": (
         Scores("h", num_layers=2, dropout=0.5), STEPS,
-        ["DummyData", "LSTM", "Slice", "Dropout", "LSTM", "Slice", "Concat", "Slice", "Reshape", "InnerProduct",
+        [*_GIVEN, "LSTM", "Slice", "Dropout", "LSTM", "Slice", "Concat", "Slice", "Reshape", "InnerProduct",
          "Silence"],
     ),
     "both directions": (Scores("all", bidirectional=True), STEPS, [*_BOTH, "InnerProduct", "Permute", "Silence"]),
