@@ -25,7 +25,8 @@ _CLASSIFIES = ("SoftmaxWithLoss", "HingeLoss")
 _LABEL = "label"
 _WEIGHTED = {"Convolution": "convolution_param", "Deconvolution": "convolution_param",
              "InnerProduct": "inner_product_param", "DepthwiseConvolution": "convolution_param",
-             "ConvolutionDepthwise": "convolution_param", "Embed": "embed_param"}  # fmt: skip
+             "ConvolutionDepthwise": "convolution_param", "Embed": "embed_param", "LSTM": "recurrent_param",
+             "RNN": "recurrent_param"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -173,9 +174,12 @@ def _fill(net: NetParameter) -> tuple[list[str], list[str]]:
     filled, frozen = [], []
     for layer in net.layer:
         field = _WEIGHTED.get(layer.type)
-        if not field or getattr(layer, field).HasField("weight_filler"):
+        stays = bool(layer.param) and layer.param[0].lr_mult == 0
+        if layer.type == "Parameter" and stays:
+            frozen.append(layer.name)
+        elif not field or getattr(layer, field).HasField("weight_filler"):
             continue
-        if layer.param and layer.param[0].lr_mult == 0:
+        elif stays:
             frozen.append(layer.name)
         else:
             getattr(layer, field).weight_filler.CopyFrom(FillerParameter(type="xavier"))

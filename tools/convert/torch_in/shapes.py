@@ -111,10 +111,7 @@ def expand(op: Operation) -> Result:
             source = op.any_blob(op.shape[0])
             if value.tensor.dim() == len(op.shape) and tuple(value.tensor.shape[1:]) == op.shape[1:] and source:
                 return for_each_item(op, value, source)
-            op.refuse(
-                "it repeats a parameter, which only a sum or product with a value of the whole shape does: leave it out"
-                " where PyTorch broadcasts by itself"
-            )
+            return shapes.expanded(op, op.as_blob(value), op.shape)
         return value
     value = op.blob()
     if value.shape == op.shape or (_is_scale(value.shape, op.shape) and _readers_broadcast(op)):

@@ -255,7 +255,7 @@ REFUSED = {
     "repeated batch": (lambda x: x.repeat(2, 1, 1, 1), "it repeats axis 0 2 times"),
     "repeated batch in front": (lambda x: x.expand(2, *x.shape), "it repeats axis 0 2 times"),
     "repeated never": (lambda x: x.repeat(1, 0, 1, 1), "it repeats axis 1 0 times"),
-    "repeated parameter": (RepeatedParameter(), "leave it out where PyTorch broadcasts by itself"),
+    "repeated parameter": (RepeatedParameter(), "it repeats axis 0 3 times"),
     "expanded and written over": (ExpandedWrittenOver(), "it writes over a part or view"),
     "pixels of another rank": (lambda x: F.pixel_shuffle(x.unsqueeze(1), 2), r"has shape \(3, 1, 4, 6, 6\)"),
     "channels of another rank": (lambda x: F.pixel_unshuffle(x[:, 0], 2), r"has shape \(3, 6, 6\); its layers take"),

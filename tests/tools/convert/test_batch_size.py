@@ -1,0 +1,129 @@
+"""Nets that are made at one batch size hold for others, or a note says which layers do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from mgcaffe.prototxt import NetParameter
+from mgcaffe.tools.convert.caffe_side import CaffeSide
+from mgcaffe.tools.convert.conversion import convert
+from mgcaffe.tools.convert.formats import Options
+from mgcaffe.tools.convert.model import Model
+from mgcaffe.tools.convert.onnx_files import OnnxFile
+from mgcaffe.tools.convert.torch_files import TorchModule
+
+pytestmark = pytest.mark.slow
+
+CODE = """
+import torch
+from torch import nn
+
+class Patches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.cut, self.first = nn.Conv2d(3, 8, 4, 4), nn.Parameter(torch.randn(1, 1, 8))
+        self.attention, self.scores = nn.MultiheadAttention(8, 2), nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = self.cut(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.first.expand(len(x), 1, 8), x], 1).transpose(0, 1)
+        return self.scores(self.attention(x, x, x, need_weights=False)[0][0])
+
+class Columns(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.rnn, self.scores = nn.LSTM(24, 6, 2, bidirectional=True), nn.Linear(12, 5)
+
+    def forward(self, x):
+        y, (h, c) = self.rnn(x.flatten(1, 2).permute(2, 0, 1))
+        return self.scores(torch.cat([h[2], h[3]], 1) + y.mean(0))
+
+class Items(nn.Module):
+    def forward(self, x):
+        return x.permute(1, 2, 0, 3).reshape(24, -1, 8) + x.shape[0]
+"""
+IMAGE = (3, 8, 8)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets.py").write_text(CODE)
+    return tmp_path
+
+
+def module(name: str) -> nn.Module:
+    space: dict[str, type[nn.Module]] = {}
+    exec(CODE, space)
+    return space[name]().eval()
+
+
+def with_items(net: NetParameter, count: int) -> None:
+    """Change the batch size, as a user does in the prototxt."""
+    net.layer[0].input_param.shape[0].dim[0] = count
+
+
+def check_at(model: Model, name: str, count: int) -> None:
+    """Asserts that a net computes what the module does, at another batch size."""
+    with_items(model.source.param, count)
+    net = model.build()
+    x = np.random.default_rng(2).standard_normal((count, *IMAGE), dtype=np.float32)
+    values = CaffeSide(net).run({"data": x})
+    with torch.no_grad():
+        expected = module(name)(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(values[net.outputs[0]], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("made_at", [1, 2, 3])
+@pytest.mark.parametrize("name", ["Patches", "Columns"])
+def test_a_module_becomes_a_net_for_any_batch_size(name, made_at, folder):
+    opened = TorchModule([f"nets.py:{name}"], Options(input_shapes=(("", (made_at, *IMAGE)),)))
+    model = opened.model()
+    assert not opened.notes and model.source.param.layer[0].input_param.shape[0].dim == [made_at, *IMAGE]
+    for count in (1, 5):
+        check_at(model, name, count)
+
+
+@pytest.mark.parametrize("made_at", [1, 4])
+def test_the_proof_is_at_the_size_that_was_asked_for(made_at, folder):
+    result = convert("nets.py:Patches", "net.prototxt", input_shape=(made_at, *IMAGE))
+    assert result.holds and result.training is not None and not result.notes
+    assert f"dim: {made_at}" in Path("net.prototxt").read_text()
+
+
+def test_a_program_holds_for_its_own_size_as_a_note_says(folder):
+    program = torch.export.export(module("Patches"), (torch.zeros(3, *IMAGE),), strict=False)
+    torch.export.save(program, "net.pt2")
+    result = convert("net.pt2", "net.prototxt")
+    assert any(note.startswith("for this batch size alone, of which the graph has numbers: layer") for note in result.notes)
+
+
+def test_what_computes_with_the_batch_size_is_named(folder):
+    opened = TorchModule(["nets.py:Items"], Options(input_shapes=(("", (2, *IMAGE)),)))
+    opened.model()
+    assert opened.notes == ["for this batch size alone, of which the graph has numbers: layer 'add'"]
+
+
+def onnx_model(path: Path, *, is_open: bool) -> None:
+    axes = {"dynamic_axes": {"x": {0: "items"}}} if is_open else {}
+    example = torch.zeros(2, *IMAGE)
+    torch.onnx.export(module("Columns"), (example,), str(path), dynamo=False, input_names=["x"], **axes)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("made_at", [1, 2])
+def test_an_onnx_file_of_open_size_becomes_a_net_for_any(made_at, folder):
+    pytest.importorskip("onnx")
+    onnx_model(folder / "net.onnx", is_open=True)
+    opened = OnnxFile(["net.onnx"], Options(input_shapes=(("x", (made_at, *IMAGE)),)))
+    model = opened.model()
+    assert not opened.notes
+    for count in (1, 5):
+        check_at(model, "Columns", count)
