@@ -54,12 +54,12 @@ def test_frozen_weights_get_no_filler_but_are_named():
 def test_recurrent_layers_get_a_filler_and_frozen_parameters_are_named():
     text = """
     layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 4 dim: 3 dim: 6 dim: 6 } } }
-    layer { name: "cont" type: "Parameter" top: "cont" param { lr_mult: 0 } parameter_param { shape { dim: 4 dim: 3 } } }
+    layer { name: "cont" type: "Parameter" top: "cont" param { lr_mult: 0 } parameter_param { shape { dim: 4 } } }
     layer { name: "more" type: "Parameter" top: "more" parameter_param { shape { dim: 4 dim: 3 dim: 6 } } }
     layer { name: "lstm" type: "LSTM" bottom: "data" bottom: "cont" top: "lstm" recurrent_param { num_output: 6 } }
     layer { name: "sum" type: "Eltwise" bottom: "lstm" bottom: "more" top: "sum" }
     """
-    edit = TRAINING(net(text))
+    edit = to_training(net(text), data=DATA, loss="softmax")
     assert layer(edit.net, "lstm").recurrent_param.weight_filler.type == "xavier"
     assert edit.notes[1:] == (
         "got weight_filler xavier, having none: lstm",

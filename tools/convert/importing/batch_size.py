@@ -53,8 +53,8 @@ def notes_on_sizes(bound: Sequence[str]) -> list[str]:
 def _with_sizes(model: Model, size: int) -> list[str]:
     """Return the layers that may hold for one batch size alone.
 
-    These are Reshape layers that do not leave the first axis as it is, and with one item, where an axis of size 1 may be
-    taken for that of the items, all that give another shape behind a layer that moves the first axis.
+    These are Reshape layers that do not leave the first axis as it is, and with one item, where any axis of size 1 may
+    be taken for that of the items, all that give another shape behind a layer that moves the first axis.
     """
     found, moved = [], False
     for layer in model.source.param.layer:
