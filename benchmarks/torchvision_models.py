@@ -43,13 +43,13 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 MODELS = """
 alexnet convnext_tiny convnext_small convnext_base densenet121 densenet161 densenet169 densenet201
 efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4 efficientnet_b5 efficientnet_b6
-efficientnet_b7 efficientnet_v2_s efficientnet_v2_m efficientnet_v2_l googlenet inception_v3 mnasnet0_5 mnasnet0_75
-mnasnet1_0 mnasnet1_3 mobilenet_v2 mobilenet_v3_small mobilenet_v3_large regnet_x_400mf regnet_x_800mf regnet_x_1_6gf
-regnet_x_3_2gf regnet_x_8gf regnet_x_16gf regnet_x_32gf regnet_y_400mf regnet_y_800mf regnet_y_1_6gf regnet_y_3_2gf
+efficientnet_b7 efficientnet_v2_s efficientnet_v2_m efficientnet_v2_l googlenet inception_v3 maxvit_t mnasnet0_5
+mnasnet0_75 mnasnet1_0 mnasnet1_3 mobilenet_v2 mobilenet_v3_small mobilenet_v3_large regnet_x_400mf regnet_x_800mf
+regnet_x_1_6gf regnet_x_3_2gf regnet_x_8gf regnet_x_16gf regnet_x_32gf regnet_y_400mf regnet_y_800mf regnet_y_1_6gf regnet_y_3_2gf
 regnet_y_8gf regnet_y_16gf regnet_y_32gf regnet_y_128gf resnet18 resnet34 resnet50 resnet101 resnet152
 resnext50_32x4d resnext101_32x8d resnext101_64x4d shufflenet_v2_x0_5 shufflenet_v2_x1_0 shufflenet_v2_x1_5
-shufflenet_v2_x2_0 squeezenet1_0 squeezenet1_1 vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn
-wide_resnet50_2 wide_resnet101_2
+shufflenet_v2_x2_0 squeezenet1_0 squeezenet1_1 swin_t swin_s swin_b vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19
+vgg19_bn vit_b_16 vit_b_32 vit_l_16 vit_l_32 wide_resnet50_2 wide_resnet101_2
 """.split()
 OTHERS = """
 fcn_resnet50 fcn_resnet101 deeplabv3_resnet50 deeplabv3_resnet101 deeplabv3_mobilenet_v3_large lraspp_mobilenet_v3_large
@@ -58,11 +58,11 @@ r3d_18 mc3_18 r2plus1d_18 s3d
 """Models that segment images, and that classify videos."""
 TRAINED = """
 alexnet convnext_tiny densenet121 efficientnet_b0 googlenet mobilenet_v2 mobilenet_v3_small regnet_y_400mf resnet18
-shufflenet_v2_x0_5 squeezenet1_1 deeplabv3_mobilenet_v3_large lraspp_mobilenet_v3_large r3d_18
+shufflenet_v2_x0_5 squeezenet1_1 swin_t vit_b_32 deeplabv3_mobilenet_v3_large lraspp_mobilenet_v3_large r3d_18
 """.split()
 """Those whose training steps are compared: some of different families, and mobilenet_v3 for its activations."""
-# Where the windows before the classifier need the whole image, and where the smallest one is larger.
-SIZES = {"alexnet": 224, "vgg": 224, "inception_v3": 96}
+# Where the windows before the classifier or the places of patches need the whole image, or the smallest one is larger.
+SIZES = {"alexnet": 224, "vgg": 224, "inception_v3": 96, "maxvit": 224, "vit": 224}
 SIZE = 64
 VIDEOS = {"r3d_18": (8, 32, 32), "mc3_18": (8, 32, 32), "r2plus1d_18": (8, 32, 32), "s3d": (16, 224, 224)}
 """Frames, height and width."""
