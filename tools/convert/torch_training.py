@@ -155,7 +155,7 @@ def _sums(parameters: Iterable[Constant]) -> dict[str, torch.Tensor]:
     for each in parameters:
         if each.addends:
             found[each.name] = torch.empty_like(each.tensor)
-            found[each.name][list(each.rows)] = each.tensor
+            found[each.name][list(each.rows) or ...] = each.tensor
             found.update((name, torch.zeros_like(each.tensor)) for name in each.addends)
     return found
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from mgcaffe.errors import EngineError
 from mgcaffe.prototxt import LayerParameter
+from mgcaffe.tools.convert.importing.layers_made import moves_first_axis
 from mgcaffe.tools.convert.importing.values import Shape
 from mgcaffe.tools.convert.model import Model
 
@@ -58,7 +59,7 @@ def _with_sizes(model: Model, size: int) -> list[str]:
     """
     found, moved = [], False
     for layer in model.source.param.layer:
-        moved = moved or layer.type == "LSTM" or layer.permute_param.order[:1] not in ([], [0])
+        moved = moved or moves_first_axis(layer)
         given = layer.type == "Reshape" and layer.reshape_param.shape.dim[:1] != [0]
         if given or (moved and size == 1 and layer.type in ("Reshape", "Flatten")):
             found.append(layer.name)

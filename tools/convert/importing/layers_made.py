@@ -20,6 +20,16 @@ _MAY_BE_OVERWRITTEN = {"Convolution", "Deconvolution", "InnerProduct", "BatchNor
 _ALSO_BEFORE = {"Dropout": {"ReLU", "ReLU6", "Pooling"}, "ReLU": {"Eltwise"}, "ReLU6": {"Eltwise"}}
 
 
+def moves_first_axis(layer: LayerParameter) -> bool:
+    """Return whether axis 0 of a layer's tops may be another one than that of the items."""
+    joins = (layer.slice_param, layer.concat_param)
+    return (
+        layer.type == "LSTM"
+        or layer.permute_param.order[:1] not in ([], [0])
+        or any(each.HasField("axis") and each.axis == 0 for each in joins)
+    )
+
+
 class LayersMade:
     """The layers, in the order of the graph.
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from mgcaffe.tools.convert.importing.layers_made import LayersMade
+from mgcaffe.tools.convert.importing.layers_made import LayersMade, moves_first_axis
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 
 COMPUTES_WITH_WHOLE = "it computes with whole numbers, which only Embed and EmbeddingBag read"
@@ -37,9 +37,8 @@ class Operation(ABC):
 
     @property
     def first_is_batch(self) -> bool:
-        """Whether axis 0 is the batch's: behind an LSTM, or a Permute that moves it, it may be another one."""
-        layers = self.made.net.layer
-        return not any(each.type == "LSTM" or each.permute_param.order[:1] not in ([], [0]) for each in layers)
+        """Whether axis 0 is that of the items: behind layers that go over it, or move it, it may be another one."""
+        return not any(map(moves_first_axis, self.made.net.layer))
 
     def multiply_by(self, factor: torch.Tensor | float) -> None:
         """Note how a factor of the result is rounded that the node does not have itself, such as a reciprocal."""

@@ -53,13 +53,13 @@ class Direction:
 
 
 def with_gates(weight: Constant, blocks: Sequence[int]) -> Constant:
-    """Return a parameter whose rows belong to four gates, with these in another order.
+    """Return a parameter whose rows belong to gates, with these in another order.
 
     Args:
-        weight: (4 H, ...).
+        weight: (gates x H, ...).
         blocks: of each gate, in the new order, which block of H rows it is now.
     """
-    size = len(weight.tensor) // 4
+    size = len(weight.tensor) // len(blocks)
     rows = [block * size + row for block in blocks for row in range(size)]
     return Constant(weight.tensor[rows], weight.name, weight.trained, rows)
 
@@ -165,6 +165,11 @@ def _constants(op: Operation, x: Value, hidden: int) -> tuple[Value, Value]:
     (goes_on,) = op.remembered(("sequence", steps, streams), indicators)
     (zeros,) = op.remembered(("sequence", steps, streams, hidden), state)
     return goes_on, zeros
+
+
+def zero_state(op: Operation, x: Value, hidden: int) -> Value:
+    """Return a state of zeros, (1, N, hidden), for an input (T, N, D)."""
+    return _constants(op, x, hidden)[1]
 
 
 def states(op: Operation, value: Value, part: str) -> list[Value]:

@@ -95,6 +95,11 @@ CASES = {
     "lstm": (14, "a = LSTM<hidden_size=2>(x, w, r, b) y = Squeeze(a, one)",
              {"w": (1, 8, 5), "r": (1, 8, 2), "b": (1, 16), "one": [1]}, (7, 3, 5),
              "Reduction Power Slice Power Reshape Tile LSTM Silence"),
+    "gru": (14, "a, y = GRU<hidden_size=2>(x, w, r)", {"w": (1, 6, 5), "r": (1, 6, 2)}, (1, 3, 5),
+            "Reduction Power Power Reshape Tile InnerProduct Slice InnerProduct Eltwise Sigmoid Slice Eltwise"
+            " InnerProduct Eltwise TanH Eltwise Eltwise Eltwise"),
+    "rnn": (14, "a, y = RNN<hidden_size=2>(x, w, r)", {"w": (1, 2, 5), "r": (1, 2, 2)}, (1, 3, 5),
+            "Reduction Power Power Reshape Tile InnerProduct InnerProduct Eltwise TanH"),
     "batch norm": (9, "y = BatchNormalization <epsilon=0.01, momentum=0.8>(x, s, b, m, v)",
                    {"s": (4,), "b": (4,), "m": (4,), "v": (4,)}, SHAPE, "BatchNorm Scale"),
     "batch norm, stored once": (15, "y = BatchNormalization(x, s, b, b, s)", {"s": (4,), "b": (4,)}, SHAPE,

@@ -17,10 +17,10 @@ from tests.support.torchkit import types_of
 STEPS = (7, 3, 5)
 
 
-def weights(directions: int = 1, hidden: int = 6, inputs: int = 5, **more: Any) -> dict[str, Any]:
+def weights(directions: int = 1, hidden: int = 6, inputs: int = 5, gates: int = 4, **more: Any) -> dict[str, Any]:
     """Weights by the names that the bodies below have for them."""
     generator = np.random.default_rng(3)
-    sizes = {"w": (4 * hidden, inputs), "r": (4 * hidden, hidden), "b": (8 * hidden,)}
+    sizes = {"w": (gates * hidden, inputs), "r": (gates * hidden, hidden), "b": (2 * gates * hidden,)}
     found = {name: generator.normal(size=(directions, *size)).astype(np.float32) for name, size in sizes.items()}
     return {**found, **more}
 
@@ -70,6 +70,34 @@ CASES = {
         f"{lstm()} m = Squeeze(a, one) {lstm('m, v, r, b', outputs='c')} y = Squeeze(c, one)",
         weights(one=[1], v=weights(inputs=6)["w"]), f"{_GIVEN} LSTM LSTM Silence"),
 }  # fmt: skip
+
+
+def other(kind: str, fields: str = "", inputs: str = "x, w, r, b", outputs: str = "a, h") -> str:
+    """A GRU or RNN, and both of its results."""
+    comma = ", " if fields else ""
+    return f"{outputs} = {kind}<hidden_size=6{comma}{fields}>({inputs}) m = ReduceMean<axes=[0]>(a) y = Add(m, h)"
+
+
+AFTER = "linear_before_reset=1"
+OTHERS = {
+    "GRU": (other("GRU"), weights(gates=3)),
+    "GRU of PyTorch": (other("GRU", AFTER), weights(gates=3)),
+    "GRU, both directions": (other("GRU", _BOTH), weights(2, gates=3)),
+    "GRU of PyTorch, both directions": (other("GRU", f"{AFTER}, {_BOTH}"), weights(2, gates=3)),
+    "GRU without biases": (other("GRU", inputs="x, w, r"), weights(gates=3)),
+    "GRU of PyTorch without biases": (other("GRU", f"{AFTER}, {_BACKWARDS}", "x, w, r"), weights(gates=3)),
+    "GRU from a state": (other("GRU", inputs="x, w, r, b, , s"), weights(gates=3, s=np.ones((1, 3, 6), np.float32))),
+    "GRU from zeros": (other("GRU", inputs="x, w, r, b, , s"), weights(gates=3, s=np.zeros((1, 3, 6), np.float32))),
+    "RNN": (other("RNN"), weights(gates=1)),
+    "RNN of Relu": (other("RNN", f'activations=["Relu", "Relu"], {_BOTH}'), weights(2, gates=1)),
+    "RNN without biases": (other("RNN", _BACKWARDS, "x, w, r"), weights(gates=1)),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_cells_become_layers_for_each_step(name, tmp_path):
+    body, given = OTHERS[name]
+    converted(model(body, given, shape=STEPS), tmp_path)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -136,9 +164,13 @@ REFUSED = {
                 r"end before the last step \(sequence_lens \[7, 5, 3\]\)"),
     "peepholes": (lstm("x, w, r, b, , , , p", outputs="y"), weights(p=(1, 18)), "its gates look at the cell"),
     "clip": (lstm(fields="clip=1.0", outputs="y"), weights(), "it clips what its gates get"),
-    "coupled gates": (lstm(fields="input_forget=1", outputs="y"), weights(), "couples two of them"),
+    "GRU's activations": (other("GRU", 'activations=["Sigmoid", "Relu"]'), weights(gates=3), "are not Sigmoid, Tanh"),
+    "RNN's activations": (other("RNN", 'activations=["Sigmoid"]'), weights(gates=1), "its activations are not Tanh"),
+    "a state of another size": (other("RNN", inputs="x, w, r, b, , s"), weights(gates=1, s=(1, 3, 5)),
+                                "its initial_h has shape"),
+    "coupled gates": (lstm(fields="input_forget=1", outputs="y"), weights(), "couples two of its gates"),
     "activations": (lstm(fields='activations=["Sigmoid", "Tanh", "Relu"]', outputs="y"), weights(),
-                    "its activations are not Sigmoid, Tanh and Tanh"),
+                    "its activations are not Sigmoid, Tanh, Tanh"),
     "a direction": (lstm(fields='direction="up"', outputs="y"), weights(), "its direction is 'up'"),
     "a size": (lstm("x, w, r, b", outputs="y").replace("=6", "=5"), weights(), "its hidden_size is 5"),
     "weights": (lstm(outputs="y"), weights(inputs=4), r"its W has shape \(1, 24, 4\), not \(1, 24, 5\)"),

@@ -82,6 +82,35 @@ class Steps(nn.Module):
         return self.scores(state[0])
 
 
+class Other(nn.Module):
+    """nn.GRU or nn.RNN."""
+
+    def __init__(self, kind: str = "GRU", **fields: object) -> None:
+        super().__init__()
+        self.rnn = getattr(nn, kind)(5, 6, **fields)
+        self.scores = nn.Linear(6 * (1 + self.rnn.bidirectional), 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y, h = self.rnn(x)
+        h = torch.cat([h[-2], h[-1]], 1) if self.rnn.bidirectional else h[-1]
+        return self.scores(y.mean(1 if self.rnn.batch_first else 0) + h)
+
+
+class OtherSteps(nn.Module):
+    """nn.GRUCell or nn.RNNCell, and an nn.GRU that goes on from its state."""
+
+    def __init__(self, kind: str = "GRUCell", **fields: object) -> None:
+        super().__init__()
+        self.cell, self.rnn = getattr(nn, kind)(5, 6, **fields), nn.GRU(5, 6)
+        self.scores = nn.Linear(6, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = None
+        for part in x.unbind(1):
+            state = self.cell(part, state)
+        return self.scores(self.rnn(x.transpose(0, 1), state.unsqueeze(0))[1][0])
+
+
 _GIVEN = ["Reduction", "Power", "Slice", "Power", "Reshape", "Tile"]
 _BACK = ["Permute", "InnerProduct", "Permute"]
 _BOTH = [*_GIVEN, "LSTM", *_BACK, "LSTM", *_BACK, "Concat"]
@@ -110,8 +139,28 @@ MODULES = {
     "text in an image": (Text(), (3, 4, 6, 8), None),
     "a cell": (Steps(), (3, 4, 5), None),
     "a cell without biases": (Steps(bias=False), (3, 2, 5), None),
+    "GRU": (Other(), STEPS, None),
+    "GRU, two layers, batch first": (Other(num_layers=2, batch_first=True, dropout=0.3), STEPS, None),
+    "GRU, both directions, no biases": (Other(bidirectional=True, bias=False), STEPS, None),
+    "GRU, one step": (Other(bidirectional=True), (1, 3, 5), None),
+    "RNN": (Other("RNN"), STEPS, None),
+    "RNN of ReLU": (Other("RNN", nonlinearity="relu", bidirectional=True), STEPS, None),
+    "GRU cell": (OtherSteps(), (3, 4, 5), None),
+    "RNN cell": (OtherSteps("RNNCell"), (3, 4, 5), None),
+    "RNN cell of ReLU, no biases": (OtherSteps("RNNCell", nonlinearity="relu", bias=False), (3, 4, 5), None),
     "used twice": (Twice(), {"one": STEPS, "two": (4, 3, 5), "h": (1, 3, 6), "c": (1, 3, 6)}, None),
 }  # fmt: skip
+
+
+def sums_of_biases(module: nn.Module) -> int:
+    """How many parameters less there are, since two biases become one, but for a GRU's."""
+    names = [
+        f"{place}.{name}"
+        for place, part in module.named_modules()
+        if isinstance(part, (nn.LSTM, nn.LSTMCell, nn.RNN, nn.RNNCell))
+        for name, _ in part.named_parameters(recurse=False)
+    ]
+    return sum("bias_hh" in name for name in names)
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -119,7 +168,7 @@ def test_a_module_with_an_lstm_computes_the_same_and_trains_the_same(name):
     module, shape, types = MODULES[name]
     model = converted(module, shape)
     assert types is None or types_of(model) == types
-    check_training_step(module, shape, fewer=sum("bias_hh" in name for name, _ in module.named_parameters()))
+    check_training_step(module, shape, fewer=sums_of_biases(module))
 
 
 def test_the_sum_of_two_biases_moves_as_both_do():
@@ -204,6 +253,7 @@ class Alone(nn.Module):
 
 REFUSED = {
     "a learned state": (Learned(), STEPS, "its first state is neither zeros nor an input"),
+    "so many steps": (Other(), (513, 3, 5), "it goes through 513 steps"),
     "projections": (Alone(proj_size=3), STEPS, "projections"),
 }
 
