@@ -73,7 +73,8 @@ _COMPUTED: Mapping[str, Callable[[Arrays], int]] = {
     **dict.fromkeys(
         ("Cast", "CastLike", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split",
          "Neg", "Abs", "Floor", "Ceil", "Round", "Sqrt", "Exp", "Log", "Reciprocal", "Not", "Sigmoid", "Tanh", "Relu",
-         "Clip", "ReduceProd", "ReduceSum", "ReduceMean", "ReduceMin", "ReduceMax", "CumSum", "NonZero", "Trilu"),
+         "Clip", "ReduceProd", "ReduceSum", "ReduceMean", "ReduceMin", "ReduceMax", "CumSum", "NonZero", "Trilu",
+         "ScatterND"),
         _largest,
     ),
     **dict.fromkeys(

@@ -86,6 +86,8 @@ CASES = {
     "where": (13, "y = Where(c, x, n)", {"c": np.tri(6, dtype=bool), "n": np.float32(-np.inf)}, SHAPE, "Bias"),
     "where, a number first": (13, "y = Where(c, n, x)", {"c": np.tri(6, dtype=bool), "n": np.float32(2)}, SHAPE,
                               "Scale Bias"),
+    "a constant that is written": (14, "t = ScatterND(w, i, u) y = Add(x, t)", {
+        "w": (6, 6), "i": np.array([[0], [4]]), "u": (2, 6)}, SHAPE, "Bias"),
     "part of a matrix": (14, "t = Trilu<upper=0>(w) y = Add(x, t)", {"w": (6, 6)}, SHAPE, "Bias"),
     "a weight before each item": (13, "e = Expand(w, s) y = Concat<axis=2>(e, x)",
                                   {"w": (1, 4, 1, 6), "s": [3, 4, 1, 6]}, SHAPE,
