@@ -203,7 +203,8 @@ def _states_of_lstm(op: Operation, shape: tuple[int, int, int], turned: bool) ->
     for name, each in zip(("initial_h", "initial_c"), given, strict=True):
         if not isinstance(each, Value) or op.made.maker_of(each).type != "Input":
             op.refuse(
-                f"its {name} is neither zeros nor an input, and both have to be one; no gradient flows to it, as in Caffe"
+                f"its {name} is neither zeros nor an input, and both states have to be the same of these",
+                "no gradient flows to the first state, as in Caffe",
             )
         found.append(states(op, _state(op, each, shape, name, turned), f"first_{name[-1]}"))
     return list(zip(*found, strict=True))
