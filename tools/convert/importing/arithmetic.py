@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from mgcaffe.tools.convert.importing.activations import clipped
 from mgcaffe.tools.convert.importing.operation import Operation
-from mgcaffe.tools.convert.importing.shapes import reshaped
+from mgcaffe.tools.convert.importing.shapes import expanded, reshaped, tiled
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 
 Number = (int, float)
@@ -111,41 +111,28 @@ def extreme_of(op: Operation, operands: Sequence[Any], *, smallest: bool) -> Val
     return y
 
 
-def _covered(op: Operation, large: Shape, small: Shape, *, repeats: bool = False) -> tuple[int, int]:
-    """Return the axes of the large shape that the small one, with its axes of size 1 left away, covers.
-
-    Args:
-        op: the operator.
-        large, small: the shapes.
-        repeats: values may be repeated along axes of size 1 between others.
-    """
-    full = (1,) * (len(large) - len(small)) + tuple(small)
+def _covered(op: Operation, large: Shape, small: Shape) -> tuple[int, int]:
+    """Return the axes of the large shape from the first to the last along which the small one, put behind, is long."""
+    full = _padded(tuple(small), len(large))
     if len(full) != len(large) or any(size not in (1, other) for size, other in zip(full, large, strict=True)):
         op.refuse(f"shapes {large} and {small} broadcast in both directions, which no layer does")
     long = [axis for axis, size in enumerate(full) if size != 1]
-    if not long:
-        return 0, 0
-    first, last = long[0], long[-1]
-    if not repeats and full[first : last + 1] != tuple(large[first : last + 1]):
-        _refuse_gap(op, large, small)
-    return first, last + 1
-
-
-def _refuse_gap(op: Operation, large: Shape, small: Shape) -> NoReturn:
-    op.refuse(f"shape {small} broadcasts over an axis between two of its own in {large}, which no layer does")
+    return (long[0], long[-1] + 1) if long else (0, 0)
 
 
 def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: Constant | None = None) -> Value:
     """Add a Scale or Bias with a parameter, a Scale also with a bias of the same shape; infinities do not learn.
 
-    What is not trained is repeated along axes of size 1 between others.
+    What is to be repeated along axes between others is repeated, or, if it is trained, a blob.
     """
     shape = tuple(constant.tensor.shape)
-    first, end = _covered(op, x.shape, shape, repeats=not constant.trained and bias is None)
-    inner = (1,) * (len(x.shape) - len(shape)) + shape
-    if inner[first:end] != x.shape[first:end]:
-        whole = constant.tensor.reshape(inner[first:end]).expand(x.shape[first:end])
-        constant = Constant(whole, constant.name, constant.trained)
+    first, end = _covered(op, x.shape, shape)
+    inner = _padded(shape, len(x.shape))[first:end]
+    if inner != x.shape[first:end]:
+        if constant.trained or bias is not None:
+            y = _broadcast(op, kind, x, op.as_blob(constant))
+            return y if bias is None else with_constant(op, "Bias", y, bias)
+        constant = Constant(constant.tensor.reshape(inner).expand(x.shape[first:end]))
     blobs = [
         Constant(each.tensor.reshape(x.shape[first:end]), each.name, each.trained and _is_finite(each))
         for each in (constant, bias)
@@ -170,27 +157,35 @@ def _is_finite(constant: Constant) -> bool:
 
 
 def _broadcast(op: Operation, kind: str, one: Value, two: Value) -> Value:
-    """Add a Scale or Bias with two bottoms, the second flattened to the axes that it covers."""
+    """Add a Scale or Bias with two bottoms, the second flattened to the axes that it covers.
+
+    Tile layers repeat values along axes of size 1 between these, and where both values are repeated.
+    """
     large, small = (one, two) if one.shape == op.shape else (two, one)
     if op.made.is_fixed(large) and small.shape == op.shape:
         large, small = small, large
     if large.shape != op.shape:
-        op.refuse(f"shapes {one.shape} and {two.shape} broadcast in both directions, which no layer does")
+        large = expanded(op, large, op.shape)
     first, end = _covered(op, large.shape, small.shape)
     if op.made.is_fixed(small):
-        small = reshaped(op, small, large.shape[first:end], "reshape")
+        small = reshaped(op, small, _padded(small.shape, len(large.shape))[first:end], "reshape")
     elif len(small.shape) == len(large.shape):
         first, end = 0, max(end, 1)  # from the batch axis on, also where the example has one item
         if small.shape[0] != large.shape[0]:
             op.refuse(f"shape {small.shape} has one value for all items of {large.shape}, which no layer computes")
-        if small.shape[:end] != large.shape[:end]:
-            _refuse_gap(op, large.shape, small.shape)
+    inner = _padded(small.shape, len(large.shape))[first:end] if len(small.shape) > end - first else small.shape
     covered = large.shape[first:end]
-    if small.shape != covered:
-        dims = [0 if axis == 0 and first == 0 else size for axis, size in enumerate(covered)]
-        if covered == small.shape[:2]:
-            small = op.layer("Flatten", [small], covered, part="flatten")
+    if small.shape != inner:
+        dims = [0 if axis == 0 and first == 0 else size for axis, size in enumerate(inner)]
+        if inner == small.shape[:2]:
+            small = op.layer("Flatten", [small], inner, part="flatten")
         else:
-            small = op.layer("Reshape", [small], covered, part="reshape", reshape_param={"shape": {"dim": dims}})
+            small = op.layer("Reshape", [small], inner, part="reshape", reshape_param={"shape": {"dim": dims}})
+    small = tiled(op, small, [size // own for size, own in zip(covered, inner, strict=True)])
     fields: dict[str, Any] = {f"{kind.lower()}_param": {"axis": first} if first != 1 else {}}
     return op.layer(kind, [large, small], **fields)
+
+
+def _padded(shape: Shape, rank: int) -> Shape:
+    """Return a shape with axes of size 1 in front, so many that it has that rank."""
+    return (1,) * (rank - len(shape)) + shape

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from mgcaffe.tools.convert.importing import products
+from mgcaffe.tools.convert.importing.filters import inner_product
 from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.torch_in import shapes
@@ -17,10 +19,32 @@ _MODES = ("SUM", "MEAN")
 
 
 def embedding(op: Operation) -> Value:
-    """embedding: Embed."""
-    table = _table(op)
-    param = {"num_output": table.tensor.shape[1], "input_dim": table.tensor.shape[0], "bias_term": False}
-    return op.layer("Embed", [op.blob("indices")], blobs=[table], embed_param=param)
+    """embedding: Embed; with a row that is not trained (padding_idx), a Scale by zeros for it, from another Embed."""
+    table, rows = _table(op), op["indices"]
+    if isinstance(rows, Constant):
+        return products.looked_up(op, table, rows.tensor)
+    rows = op.as_blob(rows)
+    y = looked_up_by(op, table, rows)
+    padding = op["padding_idx"]
+    if not table.trained or padding == -1:
+        return y
+    others = torch.ones(len(table.tensor), 1)
+    others[padding] = 0
+    mask = looked_up_by(op, Constant(others), rows, "others")
+    y = op.layer("Scale", [y, reshaped(op, mask, rows.shape, "others_flat")], part="masked", scale_param={"axis": 0})
+    row = table.tensor[padding].detach()
+    if not row.any():
+        return y
+    at_row = op.layer("Power", [mask], mask.shape, part="padding", power_param={"scale": -1, "shift": 1})
+    values = inner_product(op, at_row, Constant(row[:, None]), None, "padding_row")
+    return op.layer("Eltwise", [y, values], part="with_padding")
+
+
+def looked_up_by(op: Operation, table: Constant, rows: Value, part: str = "") -> Value:
+    """Add an Embed."""
+    count, size = table.tensor.shape
+    param = {"num_output": size, "input_dim": count, "bias_term": False}
+    return op.layer("Embed", [rows], (*rows.shape, size), part=part, blobs=[table], embed_param=param)
 
 
 def embedding_bag(op: Operation) -> Sequence[Value]:
@@ -45,9 +69,8 @@ def _table(op: Operation) -> Constant:
     if op["scale_grad_by_freq"]:
         op.refuse("it divides gradients by how often a row is read", "scale_grad_by_freq=False")
     padding = op.arguments.get("padding_idx")
-    if padding is not None and padding != -1 and (table.trained or op.name == "embedding_bag"):
-        hint = "padding_idx=None, or freeze the whole table" if op.name == "embedding" else "padding_idx=None"
-        op.refuse("it has a row that is left out (padding_idx), which no layer has", hint)
+    if padding is not None and padding != -1 and op.name == "embedding_bag":
+        op.refuse("it has a row that is left out (padding_idx), which no layer has", "padding_idx=None")
     return table
 
 

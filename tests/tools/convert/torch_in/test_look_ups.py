@@ -9,7 +9,7 @@ from mgcaffe.errors import DataError, NetError
 from mgcaffe.tools.convert.torch_in.importer import import_program
 from mgcaffe.tools.convert.torch_in.program import export_module, load_program
 from mgcaffe.tools.convert.torch_side import TorchSide
-from tests.support.torchkit import check_training_step, converted, layers_of, types_of
+from tests.support.torchkit import check_training_step, converted, layers_of, seeded, types_of
 
 pytestmark = pytest.mark.slow
 
@@ -124,6 +124,47 @@ def test_vectors_that_are_written_over_are_products_of_what_they_were():
     assert "DotInteraction" not in types_of(converted(Doubled(), BOTH))
 
 
+class Padded(nn.Module):
+    """A table with a row that is not trained."""
+
+    def __init__(self, padding: int, *, zeros: bool) -> None:
+        super().__init__()
+        self.table = nn.Embedding(11, 6, padding_idx=padding)
+        self.scores = nn.Linear(6, 5)
+        self.zeros = zeros
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.scores(self.table(ids).sum(1))
+
+
+@pytest.mark.parametrize(("padding", "zeros"), [(0, True), (-1, False), (3, False)])
+def test_a_row_of_a_table_that_is_not_trained_stays_what_it_is(padding, zeros, monkeypatch):
+    module = seeded(Padded(padding, zeros=zeros))
+    if zeros:
+        module.table.weight.data[padding] = 0
+    monkeypatch.setattr("tests.support.torchkit.seeded", lambda same: same)
+    shape = (40, 3)  # every row is read
+    types = types_of(converted(module, shape))
+    assert types == ["Embed", "Embed", "Flatten", "Scale"] + ["Power", "InnerProduct", "Eltwise"] * (not zeros) + [
+        "Permute", "Reduction", "InnerProduct"]  # fmt: skip
+    check_training_step(module, shape)
+
+
+def test_rows_of_a_table_may_be_known():
+    class Places(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.places = nn.Embedding(11, 6), nn.Embedding(9, 6)
+            self.scores = nn.Linear(6, 5)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            places = torch.arange(ids.shape[1]).unsqueeze(0)
+            return self.scores((self.words(ids) + self.places(places)).mean(1))
+
+    assert types_of(converted(Places(), IDS))[:4] == ["Embed", "Parameter", "Embed", "Reshape"]
+    check_training_step(Places(), IDS)
+
+
 def test_rows_of_a_frozen_table_may_be_left_out_of_training():
     class Frozen(nn.Module):
         def __init__(self) -> None:
@@ -202,9 +243,7 @@ REFUSED = {
     "moved ids as output": (lambda ids, table: ids[:, 1:].flatten(1), "it makes whole numbers for an output"),
     "ids among numbers": (
         lambda ids, table: torch.cat([ids, F.embedding(ids, table)[..., 0]], 1), "it computes with whole numbers"),
-    "a row that is not trained": (lambda ids, table: F.embedding(ids, table, padding_idx=0), "padding_idx=None"),
     "a row that bags leave out": (lambda ids, table: _bag(ids, table, padding_idx=1), "padding_idx=None"),
-    "the last row": (lambda ids, table: F.embedding(ids, table, padding_idx=-1), "padding_idx=None"),
     "gradients by frequency": (
         lambda ids, table: F.embedding(ids, table, scale_grad_by_freq=True), "scale_grad_by_freq=False"),
     "maxima": (lambda ids, table: _bag(ids, table, mode="max"), "it takes the largest values of its bags"),

@@ -14,6 +14,17 @@ pytestmark = pytest.mark.slow
 F = torch.nn.functional
 
 
+class Factors(nn.Module):
+    """Parameters that are repeated along an axis between two of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor, self.shift = nn.Parameter(torch.ones(4, 1, 6)), nn.Parameter(torch.ones(4, 1, 6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor + self.shift
+
+
 def _written_mask(x: torch.Tensor) -> torch.Tensor:
     """A constant that is made part by part."""
     mask = x.new_zeros(6, 6)
@@ -262,6 +273,10 @@ IDIOMS = {
     "split": (Function(lambda x: x.split([1, 3], 1)[1]), SHAPE, ["Slice", "Silence"]),
     "split_into_one": (Function(lambda x: x.split(4, 1)[0].relu()), SHAPE, ["ReLU"]),
     "slice": (Function(lambda x: x[:, 1:3, :, 2:]), SHAPE, ["Slice", "Slice", "Silence"]),
+    "broadcast_in_the_middle": (Function(lambda x: x * x[:, :1]), SHAPE, ["Slice", "Tile", "Scale", "Silence"]),
+    "broadcast_both_ways": (Function(lambda x: x[:, :1] + x[..., :1]), SHAPE,
+                            ["Slice", "Slice", "Tile", "Tile", "Bias", "Silence"]),
+    "factors_in_the_middle": (Factors(), SHAPE, ["Parameter", "Tile", "Scale", "Parameter", "Tile", "Bias"]),
     "slice_with_a_step": (Function(lambda x: x[:, 1::2, ::3]), SHAPE,
                           ["Permute", "InnerProduct", "Permute", "Permute", "InnerProduct", "Permute"]),
     "index": (Function(lambda x: x[:, torch.tensor([[3, 0], [-1, 3]])]), SHAPE,
