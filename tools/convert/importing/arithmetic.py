@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from mgcaffe.tools.convert.importing.activations import clipped
 from mgcaffe.tools.convert.importing.operation import Operation
 from mgcaffe.tools.convert.importing.shapes import expanded, reshaped, tiled
@@ -64,8 +66,9 @@ def quotient_of(op: Operation, one: Any, two: Any) -> Value:
     if isinstance(two, Number):
         if two == 0:
             op.refuse("it divides by zero")
-        op.multiply_by(1 / two)
-        return op.layer("Power", [op.as_blob(one)], power_param={"scale": 1 / two})
+        factor = 1 / float(np.float32(two))  # a graph of float32 divides by such a number
+        op.multiply_by(factor)
+        return op.layer("Power", [op.as_blob(one)], power_param={"scale": factor})
     if isinstance(two, Constant):
         if two.trained:
             op.refuse("it divides by a learned parameter; Scale multiplies by one")

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from mgcaffe.tools.convert.importing.arithmetic import product_of, sum_of
+from mgcaffe.tools.convert.importing.arithmetic import product_of, sum_of, with_constant
 from mgcaffe.tools.convert.importing.axes import check_size, multiplied
 from mgcaffe.tools.convert.importing.operation import Operation
 from mgcaffe.tools.convert.importing.shapes import joined, permuted, reshaped, tiled
@@ -76,6 +76,8 @@ def as_mask(mask: Constant) -> Constant:
 
 def filled(op: Operation, x: Value, mask: torch.Tensor, number: float) -> Value:
     """Put a number where a mask that is known says so: Bias, behind a Scale unless the number is infinite."""
+    if not mask.any():
+        return x
     if math.isfinite(number):
         x = product_of(op, x, Constant((~mask).float()))
     return sum_of(op, x, Constant(torch.zeros(mask.shape).masked_fill(mask, number)))
@@ -209,22 +211,17 @@ def chosen_along(op: Operation, x: Value, axis: int, numbers: torch.Tensor) -> V
 
 
 def for_each_item(op: Operation, constant: Constant, source: Value) -> Value:
-    """Give each item of a batch a parameter (1, ...): a Bias of zeros, which are made of another blob's items.
+    """Give each item of a batch a parameter or constant: a Bias of zeros, which are made of another blob's items.
 
     Args:
         op: the operator; its shape is that of the result, (N, ...).
-        constant: the parameter.
+        constant: of a shape that broadcasts to it, without an axis of items or with one of size 1.
         source: any blob (N, ...).
     """
     shape = op.shape
     items = (shape[0],)
-    y = (
-        op.layer("Reduction", [source], items, part="items", reduction_param={"axis": 1})
-        if source.shape[1:]
-        else source
-    )
-    y = op.layer("Power", [y], items, part="zeros", power_param={"scale": 0})
+    if source.shape[1:]:
+        source = op.layer("Reduction", [source], items, part="items", reduction_param={"axis": 1})
+    y = op.layer("Power", [source], items, part="zeros", power_param={"scale": 0})
     y = reshaped(op, y, (*items, *(1,) * (len(shape) - 1)), "axes")
-    y = tiled(op, y, [1, *shape[1:]])
-    own = Constant(constant.tensor.reshape(shape[1:]), constant.name, constant.trained)
-    return op.layer("Bias", [y], shape, blobs=[own], bias_param={"num_axes": -1} if len(shape) > 2 else {})
+    return with_constant(op, "Bias", tiled(op, y, [1, *shape[1:]]), constant)

@@ -28,8 +28,8 @@ def flattened(op: Operation, x: Value, first: int, last: int) -> Value:
     """Make one axis of those from `first` to `last`."""
     if (first, last) == (0, len(x.shape) - 1):
         return reshaped(op, x, (math.prod(x.shape),))
-    if first == 0 and x.shape[0] != 1:
-        op.refuse("it flattens the batch axis, over which no layer but a loss goes")
+    if first == 0:
+        return reshaped(op, x, (math.prod(x.shape[: last + 1]), *x.shape[last + 1 :]))
     neutral = len(x.shape) - 1
     param = {name: axis for name, axis, usual in (("axis", first, 1), ("end_axis", last, neutral)) if axis != usual}
     return op.layer("Flatten", [x], flatten_param=param)

@@ -80,7 +80,10 @@ def where(op: Operation) -> Value:
     condition = op["condition"]
     if not isinstance(condition, Constant):
         op.refuse("its condition is computed in the net")
-    one, two = op["self"], op["other"]
+    one, two = (
+        Constant(torch.tensor(float(each))) if isinstance(each, (int, float)) else each
+        for each in (op["self"], op["other"])
+    )
     if any(isinstance(each, Constant) and each.trained for each in (one, two)):
         op.refuse("it chooses between values and a learned parameter")
     return products.chosen(op, condition, one, two)

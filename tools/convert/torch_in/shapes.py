@@ -35,7 +35,7 @@ def permute(op: Operation) -> Result:
     order = [axis % len(op.shape) for axis in op["dims"]]
     value = op["self"]
     if isinstance(value, Constant):
-        return op.refuse("it permutes a parameter") if value.trained else Constant(value.tensor.permute(order))
+        return permuted(op, op.as_blob(value), order) if value.trained else Constant(value.tensor.permute(order))
     return permuted(op, op.blob(), order)
 
 
@@ -109,7 +109,7 @@ def expand(op: Operation) -> Result:
     if isinstance(value, Constant):
         if tuple(value.tensor.shape) != op.shape and not _readers_broadcast(op):
             source = op.any_blob(op.shape[0])
-            if value.tensor.dim() == len(op.shape) and tuple(value.tensor.shape[1:]) == op.shape[1:] and source:
+            if source and (value.tensor.dim() < len(op.shape) or len(value.tensor) == 1):
                 return for_each_item(op, value, source)
             return shapes.expanded(op, op.as_blob(value), op.shape)
         return value

@@ -53,7 +53,7 @@ class Encoder(nn.Module):
 class Language(nn.Module):
     """Words, their places, and attention to the words before, written out as GPT-2 has it."""
 
-    def __init__(self, fill: float = -math.inf, *, chooses: bool = False) -> None:
+    def __init__(self, fill: float = -math.inf, *, chooses: bool | None = False) -> None:
         super().__init__()
         self.words, self.places = nn.Embedding(11, 8), nn.Parameter(torch.zeros(1, 6, 8))
         self.all, self.scores = nn.Linear(8, 24), nn.Linear(8, 5)
@@ -65,7 +65,9 @@ class Language(nn.Module):
         items, steps, size = x.shape
         q, k, v = (each.view(items, steps, 2, 4).transpose(1, 2) for each in self.all(x).split(size, dim=2))
         products = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(4))
-        if self.chooses:
+        if self.chooses is None:
+            products = torch.where(self.before == 1, products, self.fill)
+        elif self.chooses:
             products = torch.where(self.before == 1, products, torch.tensor(self.fill))
         else:
             products = products.masked_fill(self.before[:, :, :steps, :steps] == 0, self.fill)
@@ -76,16 +78,16 @@ class Language(nn.Module):
 class Patches(nn.Module):
     """An image's patches behind a vector that is learned, as a vision transformer has them."""
 
-    def __init__(self, *, learned: bool = True) -> None:
+    def __init__(self, first: tuple[int, ...] | None = (1, 1, 8)) -> None:
         super().__init__()
         self.cut = nn.Conv2d(3, 8, 4, 4)
-        self.first = nn.Parameter(torch.zeros(1, 1, 8)) if learned else None
+        self.first = nn.Parameter(torch.zeros(first)) if first else None
         self.places = nn.Parameter(torch.zeros(1, 5, 8))
         self.norm, self.all, self.scores = nn.LayerNorm(8), nn.Linear(8, 24), nn.Linear(8, 5)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         x = self.cut(image).flatten(2).transpose(1, 2)
-        first = x.new_ones(len(x), 1, 8) if self.first is None else self.first.expand(len(x), -1, -1)
+        first = x.new_ones(len(x), 1, 8) if self.first is None else self.first.expand(len(x), 1, 8)
         x = torch.cat([first, x], 1) + self.places
         items, steps, size = x.shape
         q, k, v = self.all(self.norm(x)).reshape(items, steps, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
@@ -151,8 +153,11 @@ MODULES = {
     "a language model": (Language(), (3, 6)),
     "a language model that fills with a number": (Language(-1e4), (3, 6)),
     "a language model that chooses": (Language(-1e9, chooses=True), (3, 6)),
+    "a language model that chooses a number": (Language(-1e9, chooses=None), (3, 6)),
     "patches": (Patches(), (3, 3, 8, 8)),
-    "patches behind ones": (Patches(learned=False), (3, 3, 8, 8)),
+    "patches behind ones": (Patches(None), (3, 3, 8, 8)),
+    "patches behind a vector without other axes": (Patches((8,)), (3, 3, 8, 8)),
+    "divided by a root": (Products(lambda x: ((x @ x.mT) / 12**0.5).softmax(-1) @ x), WORDS),
     "windows": (Windows(), WORDS),
     "windows of one item": (Windows(), (1, 6, 8)),
     "a mask of flags": (Products(_masked(_FLAGS)), WORDS),

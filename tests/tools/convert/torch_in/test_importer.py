@@ -145,15 +145,6 @@ def test_what_is_repeated_is_a_copy_that_may_be_written_over():
     assert types_of(converted(RepeatedWrittenOver())) == types
 
 
-class RepeatedParameter(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(1, 4, 1, 1))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.cat([x, self.weight.expand_as(x)], 1)
-
-
 class AlwaysByBatch(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -253,7 +244,6 @@ REFUSED = {
     "repeated batch": (lambda x: x.repeat(2, 1, 1, 1), "it repeats axis 0 2 times"),
     "repeated batch in front": (lambda x: x.expand(2, *x.shape), "it repeats axis 0 2 times"),
     "repeated never": (lambda x: x.repeat(1, 0, 1, 1), "it repeats axis 1 0 times"),
-    "repeated parameter": (RepeatedParameter(), "it repeats axis 0 3 times"),
     "expanded and written over": (ExpandedWrittenOver(), "it writes over a part or view"),
     "pixels of another rank": (lambda x: F.pixel_shuffle(x.unsqueeze(1), 2), r"has shape \(3, 1, 4, 6, 6\)"),
     "channels of another rank": (lambda x: F.pixel_unshuffle(x[:, 0], 2), r"has shape \(3, 6, 6\); its layers take"),
@@ -273,7 +263,6 @@ REFUSED = {
     "alpha dropout in training": (lambda x: F.alpha_dropout(x, training=True), "it was exported in training mode"),
     "rounded quotient": (lambda x: torch.div(x, 2, rounding_mode="floor"), "it rounds the quotient"),
     "division by zero": (lambda x: x / 0, "it divides by zero"),
-    "flattened batch": (lambda x: x.flatten(0, 1), "it flattens the batch axis"),
     "no gradient": (lambda x: x.tanh().detach() + x, "no gradient flows through it"),
     "part written over": (PartWrittenOver(), "it writes over a part or view"),
     "what dropout gives written over": (DroppedWrittenOver(), "it writes over a part or view"),

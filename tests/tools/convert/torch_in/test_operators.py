@@ -25,6 +25,26 @@ class Factors(nn.Module):
         return x * self.factor + self.shift
 
 
+class Turned(nn.Module):
+    """A parameter with its axes in another order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.ones(6, 4, 6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.shift.permute(1, 2, 0)
+
+
+class RepeatedParameter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1, 4, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, self.weight.expand_as(x)], 1)
+
+
 def _written_mask(x: torch.Tensor) -> torch.Tensor:
     """A constant that is made part by part."""
     mask = x.new_zeros(6, 6)
@@ -277,6 +297,12 @@ IDIOMS = {
     "broadcast_both_ways": (Function(lambda x: x[:, :1] + x[..., :1]), SHAPE,
                             ["Slice", "Slice", "Tile", "Tile", "Bias", "Silence"]),
     "factors_in_the_middle": (Factors(), SHAPE, ["Parameter", "Tile", "Scale", "Parameter", "Tile", "Bias"]),
+    "flattened_batch": (Function(lambda x: x.flatten(0, 1)), SHAPE, ["Reshape"]),
+    "a_parameter_that_is_permuted": (Turned(), SHAPE, ["Parameter", "Permute", "Bias"]),
+    "divided_by_a_root": (Function(lambda x: x / 12**0.5), SHAPE, ["Power"]),
+    "nothing_is_masked": (Function(lambda x: x.masked_fill(torch.zeros(6, 6) == 1, 2.0).tanh()), SHAPE, ["TanH"]),
+    "a_parameter_for_each_item": (RepeatedParameter(), SHAPE, ["Reduction", "Power", "Reshape", "Tile", "Tile", "Tile",
+                                                               "Bias", "Concat"]),
     "slice_with_a_step": (Function(lambda x: x[:, 1::2, ::3]), SHAPE,
                           ["Permute", "InnerProduct", "Permute", "Permute", "InnerProduct", "Permute"]),
     "index": (Function(lambda x: x[:, torch.tensor([[3, 0], [-1, 3]])]), SHAPE,
