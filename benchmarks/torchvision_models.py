@@ -97,13 +97,18 @@ def seeded_model(name: str) -> torch.nn.Module:
     models = import_torchvision().models
     folders = (models, models.segmentation, models.video)
     module = next(getattr(folder, name) for folder in folders if hasattr(folder, name))(weights=None, **options)
+    randomize_statistics(module)
+    return module
+
+
+def randomize_statistics(module: torch.nn.Module) -> None:
+    """Give BatchNorm layers random statistics and factors."""
     for part in module.modules():
-        if isinstance(part, torch.nn.BatchNorm2d | torch.nn.BatchNorm3d):
+        if isinstance(part, torch.nn.BatchNorm1d | torch.nn.BatchNorm2d | torch.nn.BatchNorm3d):
             torch.nn.init.normal_(part.running_mean, std=0.1)
             torch.nn.init.uniform_(part.running_var, 0.5, 1.5)
             torch.nn.init.uniform_(part.weight, 0.5, 1.5)
             torch.nn.init.normal_(part.bias, std=0.1)
-    return module
 
 
 def size_of(name: str) -> int:
