@@ -30,6 +30,9 @@ settings.load_profile("untimed")
 
 MPI = ROOT / "tests" / "mpi"
 
+_frozen_modules = 0
+"""How many modules were loaded when garbage collection last got to pass over them."""
+
 
 @pytest.fixture(autouse=True)
 def _nothing_said() -> None:
@@ -47,14 +50,26 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_finish() -> None:
     """Spare each test what grows with all that collecting them has loaded.
 
-    A garbage collection looks at every object there is, 0.3 s long, but not at those that are frozen. And pytest
-    attaches its handlers, six times a test, to each logger that does not propagate, of which PyTorch has forty.
+    Pytest attaches its handlers, six times a test, to each logger that does not propagate, of which PyTorch has forty.
     """
-    gc.collect()
-    gc.freeze()
+    _freeze()
     for name, logger in logging.root.manager.loggerDict.items():
         if name.startswith("torch") and isinstance(logger, logging.Logger):
             logger.propagate = True
+
+
+def pytest_runtest_logfinish() -> None:
+    """Spare the next tests what this one was the first to load, such as `torch.export`."""
+    if len(sys.modules) >= _frozen_modules + 100:
+        _freeze()
+
+
+def _freeze() -> None:
+    """Let later garbage collections pass over what is loaded by now; otherwise each looks at all of it, 0.3 s long."""
+    global _frozen_modules
+    gc.collect()
+    gc.freeze()
+    _frozen_modules = len(sys.modules)
 
 
 @pytest.hookimpl(tryfirst=True)
