@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from hypothesis import settings
 from mgcaffe.engine.checks import said_once
 from tests.support.mpirun import MPIRUN
 from tests.support.paths import ROOT
+from tests.support.standing_ranks import StandingRanks
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell has jobs in the background ignore it, and commands that tests start would do so too.
@@ -38,6 +40,15 @@ _frozen_modules = 0
 def _nothing_said() -> None:
     """Let each test hear the warnings that are said once a process."""
     said_once.forget()
+
+
+@pytest.fixture(scope="session")
+def mpi_ranks() -> Iterator[Callable[[int], StandingRanks]]:
+    """`mpi_ranks(2)` are two ranks that run the commands of all tests of this process."""
+    ranks: dict[int, StandingRanks] = {}
+    yield lambda size: ranks.setdefault(size, StandingRanks(size))
+    for each in ranks.values():
+        each.close()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

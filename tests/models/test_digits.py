@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from mgcaffe.comm.replicas.figures import SyncFigures
 from mgcaffe.prototxt import TEST, CommParameter, Datum, read_net, read_solver
 from mgcaffe.solvers import Solver
 from mgcaffe.solvers.events import Finished
-from tests.support.mpirun import run_mpi
 from tests.support.paths import ROOT
 from tests.support.shapes import infer, layers_of
 from tests.support.solverkit import Recorder
+from tests.support.standing_ranks import StandingRanks
 
 DIGITS = ROOT / "examples" / "digits"
 
@@ -93,7 +94,7 @@ def write_example(folder: Path, batch: int) -> Path:
     return folder / "solver.prototxt"
 
 
-def train(folder: Path, ranks: int, batch: int) -> tuple[list[float], float]:
+def train(folder: Path, ranks: StandingRanks, batch: int) -> tuple[list[float], float]:
     """Runs the example under mpirun with its files' batch size and snapshots replaced.
 
     Returns:
@@ -101,9 +102,8 @@ def train(folder: Path, ranks: int, batch: int) -> tuple[list[float], float]:
     """
     solver = write_example(folder, batch)
     log = folder / "log.json"
-    arguments = ["-m", "mgcaffe.tools.main", "train", solver, "--json_log", log]
-    result = run_mpi(arguments, n=ranks, timeout=120, cwd=ROOT)
-    assert result.returncode == 0, result.describe()
+    result = ranks.run(ROOT, "train", str(solver), f"--json_log={log}")
+    assert result.returncode == 0, result.stderr
     assert (folder / "digits_iter_1000.solverstate").is_file()
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     losses = [line["loss"] for line in lines if line["event"] == "iteration"]
@@ -114,8 +114,10 @@ def train(folder: Path, ranks: int, batch: int) -> tuple[list[float], float]:
 
 @pytest.mark.mpi
 @pytest.mark.slow
-def test_two_ranks_train_as_one_rank_does_with_twice_the_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two, accuracy = train(tmp_path, 2, 32)
+def test_two_ranks_train_as_one_rank_does_with_twice_the_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mpi_ranks: Callable[[int], StandingRanks]
+) -> None:
+    two, accuracy = train(tmp_path, mpi_ranks(2), 32)
     assert accuracy >= 0.975
     monkeypatch.chdir(ROOT)
     recorder = Recorder()
@@ -129,8 +131,8 @@ def test_two_ranks_train_as_one_rank_does_with_twice_the_batch(tmp_path: Path, m
 
 @pytest.mark.mpi
 @pytest.mark.slow
-def test_one_rank_learns_the_digits(tmp_path: Path) -> None:
-    assert train(tmp_path, 1, 32)[1] >= 0.975
+def test_one_rank_learns_the_digits(tmp_path: Path, mpi_ranks: Callable[[int], StandingRanks]) -> None:
+    assert train(tmp_path, mpi_ranks(1), 32)[1] >= 0.975
 
 
 def train_in_threads(sync: str, ranks: int) -> tuple[float, SyncFigures | None]:

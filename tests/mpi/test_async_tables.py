@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 
-from tests.support.mpirun import run_mpi
 from tests.support.tablekit import KINDS, table_net, train_tables, write_table_data
 
-COMMAND = ["-m", "mgcaffe.tools.main", "train", "solver.prototxt"]
 FLAGS = ["--sync=shadow_ma", "--dtype=float64", "--json_log=log.json"]
 
 
-def test_trainers_answer_each_other_to_the_end_and_snapshots_go_on_in_one_process(tmp_path):
+def test_trainers_answer_each_other_to_the_end_and_snapshots_go_on_in_one_process(tmp_path, mpi_ranks):
     write_table_data(tmp_path)
     net = table_net(tmp_path, 2)
     (tmp_path / "net.prototxt").write_text(net)
@@ -19,8 +17,8 @@ def test_trainers_answer_each_other_to_the_end_and_snapshots_go_on_in_one_proces
     (tmp_path / "solver.prototxt").write_text(
         f'net: "net.prototxt" base_lr: 0.05 lr_policy: "fixed" display: 20 solver_mode: CPU random_seed: 7 {fields}'
     )
-    result = run_mpi([*COMMAND, *FLAGS], n=2, timeout=120, cwd=tmp_path)
-    assert result.returncode == 0 and "error" not in result.stderr, result.describe()
+    result = mpi_ranks(2).run(tmp_path, "train", "solver.prototxt", *FLAGS)
+    assert result.returncode == 0 and "error" not in result.stderr, result.stderr
     assert "Tables divided among ranks: rank 0 1 table" in result.stderr
     lines = [json.loads(line) for line in (tmp_path / "log.json").read_text().splitlines()]
     assert lines[-1]["event"] == "finish" and lines[-1]["iterations"] == [40, 40]

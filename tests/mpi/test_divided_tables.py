@@ -18,7 +18,7 @@ test_iter: 3 test_interval: 3 solver_mode: CPU snapshot_prefix: "{ranks}"
 """
 
 
-def test_two_ranks_train_and_save_what_one_does(tmp_path, monkeypatch):
+def test_two_ranks_train_and_save_what_one_does(tmp_path, monkeypatch, mpi_ranks):
     monkeypatch.chdir(tmp_path)
     write_table_data(tmp_path)
     engine = Engine(tmp_path)
@@ -28,8 +28,8 @@ def test_two_ranks_train_and_save_what_one_does(tmp_path, monkeypatch):
     flags = ["--dtype=float64", "--embeddings=alltoall", "--embedding_loads=rows.csv"]
     one = engine.run("train", "solver1.prototxt", flags[0])
     assert one.returncode == 0, one.stderr
-    two = engine.mpirun(2, "train", "solver2.prototxt", *flags)
-    assert two.returncode == 0, two.describe()
+    two = mpi_ranks(2).run(tmp_path, "train", "solver2.prototxt", *flags)
+    assert two.returncode == 0, two.stderr
     assert "Tables divided among ranks (1 divided by rows): rank 0 " in two.stderr + two.stdout
 
     assert len(list(tmp_path.glob("*.shard_?_of_2.safetensors"))) == 2

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 
-from tests.support.mpirun import run_mpi
 from tests.support.tablekit import KINDS, table_net, train_tables, write_table_data
 
-COMMAND = ["-m", "mgcaffe.tools.main", "train", "solver.prototxt"]
+COMMAND = ["train", "solver.prototxt"]
 FLAGS = ["--sync=shadow_ma", "--embedding_servers=1", "--lookahead=2", "--dtype=float64", "--json_log=log.json"]
 
 
-def test_trainers_look_up_on_a_server_to_the_end_and_the_snapshot_goes_on_in_one_process(tmp_path):
+def test_trainers_look_up_on_a_server_to_the_end_and_the_snapshot_goes_on_in_one_process(tmp_path, mpi_ranks):
     write_table_data(tmp_path)
     net = table_net(tmp_path, 2)
     (tmp_path / "net.prototxt").write_text(net)
@@ -19,11 +18,11 @@ def test_trainers_look_up_on_a_server_to_the_end_and_the_snapshot_goes_on_in_one
     (tmp_path / "solver.prototxt").write_text(
         f'net: "net.prototxt" base_lr: 0.05 lr_policy: "fixed" display: 20 solver_mode: CPU random_seed: 7 {fields}'
     )
-    tried = run_mpi([*COMMAND, *FLAGS, "--dry_run"], n=3, timeout=120, cwd=tmp_path)
-    assert tried.returncode == 0 and "The run can start." in tried.stdout, tried.describe()
+    tried = mpi_ranks(3).run(tmp_path, *COMMAND, *FLAGS, "--dry_run")
+    assert tried.returncode == 0 and "The run can start." in tried.stdout, tried.stderr
     assert not list(tmp_path.glob("*.solverstate"))
-    result = run_mpi([*COMMAND, *FLAGS], n=3, timeout=120, cwd=tmp_path)
-    assert result.returncode == 0 and "error" not in result.stderr, result.describe()
+    result = mpi_ranks(3).run(tmp_path, *COMMAND, *FLAGS)
+    assert result.returncode == 0 and "error" not in result.stderr, result.stderr
     assert "Roles: 2 trainers (ranks 0-1), 1 embedding server (rank 2)" in result.stderr
     assert "Tables divided among embedding servers: rank 2 3 tables" in result.stderr
     assert "\nLook-ups: " in result.stderr.replace("] ", "\n")

@@ -81,16 +81,16 @@ def test_one_ranks_nan_stops_all_before_the_update(folder):
 
 
 @pytest.mark.parametrize("how", ["stop file", "SIGUSR1"])
-def test_all_ranks_stop_at_one_iteration(folder, how):
-    arguments = [ENGINE, "train", "solver.prototxt"]
-    with start_mpi(arguments, n=RANKS, environment={"RECORD": str(folder)}, cwd=folder) as job:
-        assert job.await_((folder / "net_iter_20.solverstate").exists, 120)
-        if how == "stop file":
-            (folder / "net.stop").touch()
-        else:
-            job.process.send_signal(signal.SIGUSR1)
-        result = job.end(60)
-    assert result.returncode == 75, result.describe()
+def test_all_ranks_stop_at_one_iteration(folder, mpi_ranks, how):
+    ranks = mpi_ranks(RANKS)
+    ranks.start(folder, "train", "solver.prototxt", environment={"RECORD": str(folder)})
+    assert ranks.await_((folder / "net_iter_20.solverstate").exists, 120)
+    if how == "stop file":
+        (folder / "net.stop").touch()
+    else:
+        ranks.job.process.send_signal(signal.SIGUSR1)  # mpirun hands it on
+    result = ranks.end(60)
+    assert result.returncode == 75, result.stderr
     ends = {(folder / f"stopped.{rank}").read_text() for rank in range(RANKS)}
     assert len(ends) == 1
     assert (folder / f"net_iter_{ends.pop().split()[0]}.solverstate").exists()
@@ -98,36 +98,34 @@ def test_all_ranks_stop_at_one_iteration(folder, how):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
+def undisturbed(tmp_path_factory, mpi_ranks):
     """The folder of a run that nothing happens to, with the weights after every iteration up to `LAST`."""
     folder = write_run(tmp_path_factory.mktemp("undisturbed"))
-    words = ["-m", "mgcaffe.tools.main", "train", "solver.prototxt", f"--max_iter={LAST}"]
     (folder / "solver.prototxt").write_text(SOLVER.replace("snapshot: 20", "snapshot: 1"))
-    result = run_mpi(words, n=RANKS, timeout=120, cwd=folder)
-    assert result.returncode == 0, result.describe()
+    result = mpi_ranks(RANKS).run(folder, "train", "solver.prototxt", f"--max_iter={LAST}")
+    assert result.returncode == 0, result.stderr
     return folder
 
 
 @pytest.mark.parametrize(
     ("fault", "lowest", "iteration"), [("0:backward:kill:31", 1, 30), ("2:forward:kill:48", 0, LAST - 20)]
 )
-def test_with_ulfm_a_survivor_saves_the_last_whole_iteration(folder, undisturbed, fault, lowest, iteration):
+def test_with_ulfm_a_survivor_saves_the_last_whole_iteration(folder, undisturbed, mpi_ranks, fault, lowest, iteration):
     dead = fault[0]
-
-    def train(*words, fault="", options=()):
-        return run_mpi(
-            [ENGINE, "train", "solver.prototxt", *words],
-            n=RANKS, timeout=120, environment={"FAULT": fault, "RECORD": str(folder)}, cwd=folder, options=options,
-        )  # fmt: skip
-
-    result = train(fault=fault, options=["--with-ft", "ulfm"])
+    words = ["train", "solver.prototxt"]
+    record = {"RECORD": str(folder)}
+    result = run_mpi(
+        [ENGINE, *words],
+        n=RANKS, timeout=120, environment={"FAULT": fault, **record}, cwd=folder, options=["--with-ft", "ulfm"],
+    )  # fmt: skip
     assert not result.hung and result.returncode == 69 and not result.left_behind, result.describe()
     said = f"warning: rank {lowest}: rank {dead} gone; iteration {iteration} is saved (go on with --snapshot=net_iter"
     assert result.stderr.count(said) == 1 and result.stderr.count("is saved") == 1, result.describe()
     assert f"rank {dead} of {RANKS} on {os.uname().nodename}" in result.stderr
     assert len(list(folder.glob(f"net_iter_{iteration}.*"))) == 3
 
-    result = train("--snapshot=auto", f"--max_iter={iteration + 20}")
+    more = ["--snapshot=auto", f"--max_iter={iteration + 20}"]
+    result = mpi_ranks(RANKS).run(folder, *words, *more, environment=record)
     assert result.returncode == 0 and f"Resuming from net_iter_{iteration}.solverstate" in result.stderr
     assert len({(folder / f"stopped.{rank}").read_text() for rank in range(RANKS)}) == 1
     for saved in (iteration, iteration + 20):

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 
-from tests.support.mpirun import rank_pids, run_mpi, start_mpi
+from tests.support.mpirun import rank_pids
 
 NET = """
 layer { name: "data" type: "DummyData" top: "data" top: "label"
@@ -22,21 +22,22 @@ snapshot_keep: 2 random_seed: 7 solver_mode: CPU
 """
 
 
-def test_a_signal_to_one_trainer_stops_all_and_they_go_on_from_there(tmp_path):
+def test_a_signal_to_one_trainer_stops_all_and_they_go_on_from_there(tmp_path, mpi_ranks):
     (tmp_path / "net.prototxt").write_text(NET)
     (tmp_path / "solver.prototxt").write_text(SOLVER)
-    command = ["-m", "mgcaffe.tools.main", "train", "solver.prototxt", "--sync=shadow_easgd"]
-    with start_mpi(command, cwd=tmp_path) as job:
-        assert job.await_(lambda: (tmp_path / "net_iter_50.solverstate").exists(), 120)
-        os.kill(rank_pids(job)[1], signal.SIGUSR1)
-        result = job.end(60)
-    assert result.returncode == 75, result.describe()
+    command = ["train", "solver.prototxt", "--sync=shadow_easgd"]
+    ranks = mpi_ranks(2)
+    ranks.start(tmp_path, *command)
+    assert ranks.await_((tmp_path / "net_iter_50.solverstate").exists, 120)
+    os.kill(rank_pids(ranks.job)[1], signal.SIGUSR1)
+    result = ranks.end(60)
+    assert result.returncode == 75, result.stderr
     states = sorted(tmp_path.glob("net_iter_*.solverstate"), key=lambda path: path.stat().st_mtime)
     stopped_at = int(states[-1].stem.rpartition("_")[2])
 
     more = ["--snapshot=auto", f"--max_iter={stopped_at + 200}", "--json_log=log.json", "--hogwild_threads=2"]
-    result = run_mpi([*command, *more], timeout=120, cwd=tmp_path)
-    assert result.returncode == 0, result.describe()
+    result = ranks.run(tmp_path, *command, *more)
+    assert result.returncode == 0, result.stderr
     lines = [json.loads(line) for line in (tmp_path / "log.json").read_text().splitlines()]
     (went_on,) = (text for line in lines if "2 trainers go on at iteration" in (text := line.get("text", "")))
     assert any(

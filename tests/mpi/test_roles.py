@@ -11,7 +11,7 @@ import signal
 import sys
 
 from tests.support.jobs import RunningJob
-from tests.support.mpirun import AS_ROOT, rank_pids, run_mpi, start_mpi
+from tests.support.mpirun import AS_ROOT, rank_pids
 
 NET = """
 layer { name: "data" type: "DummyData" top: "data" top: "label"
@@ -33,7 +33,7 @@ layer { name: "table" type: "EmbeddingBag" bottom: "ids" top: "pooled"
   embedding_bag_param { input_dim: 1000 num_output: 16 } }
 layer { name: "close" type: "EuclideanLoss" bottom: "pooled" bottom: "wanted" top: "close" }
 """
-COMMAND = ("-m", "mgcaffe.tools.main", "train", "solver.prototxt")
+COMMAND = ("train", "solver.prototxt")
 
 
 def _write(folder):
@@ -41,21 +41,22 @@ def _write(folder):
     (folder / "solver.prototxt").write_text(SOLVER)
 
 
-def test_a_stop_asked_of_a_server_stops_the_run_which_goes_on_from_there(tmp_path):
+def test_a_stop_asked_of_a_server_stops_the_run_which_goes_on_from_there(tmp_path, mpi_ranks):
     _write(tmp_path)
-    with start_mpi(COMMAND, n=3, cwd=tmp_path) as job:
-        assert job.await_(lambda: (tmp_path / "net_iter_50.solverstate").exists(), 120)
-        os.kill(rank_pids(job)[2], signal.SIGTERM)
-        result = job.end(60)
-    assert result.returncode == 75 and "error" not in result.stderr, result.describe()
+    ranks = mpi_ranks(3)
+    ranks.start(tmp_path, *COMMAND)
+    assert ranks.await_((tmp_path / "net_iter_50.solverstate").exists, 120)
+    os.kill(rank_pids(ranks.job)[2], signal.SIGTERM)
+    result = ranks.end(60)
+    assert result.returncode == 75 and "error" not in result.stderr, result.stderr
     assert "Roles: 2 trainers (ranks 0-1), 1 synchronization server (rank 2)" in result.stderr
     assert "SIGTERM at rank 2 (synchronization server): stopping after this iteration" in result.stderr
 
     states = sorted(tmp_path.glob("net_iter_*.solverstate"), key=lambda path: path.stat().st_mtime)
     end = int(states[-1].stem.rpartition("_")[2]) + 100
     more = ["--snapshot=auto", f"--max_iter={end}", "--json_log=log.json", "--sync=easgd"]
-    result = run_mpi([*COMMAND, *more], n=3, timeout=120, cwd=tmp_path)
-    assert result.returncode == 0 and "is of another rule" not in result.stderr, result.describe()
+    result = ranks.run(tmp_path, *COMMAND, *more)
+    assert result.returncode == 0 and "is of another rule" not in result.stderr, result.stderr
     assert (
         "synchronized by EASGD every 5 iterations (alpha 0.2, the centre on 1 synchronization server)" in result.stderr
     )
@@ -68,7 +69,7 @@ def test_training_goes_on_without_a_trainer_that_is_killed(tmp_path):
     _write(tmp_path)
     (tmp_path / "net.prototxt").write_text(NET + TABLE)
     flags = ["--on_trainer_loss=continue", "--embedding_servers=1", "--hogwild_threads=2", "--sync_interval_ms=5"]
-    command = [sys.executable, *COMMAND[:3], "-np", "5", *COMMAND[3:], *flags]
+    command = [sys.executable, "-m", "mgcaffe.tools.main", *COMMAND, "-np", "5", *flags]
     with RunningJob(command, environment=AS_ROOT, cwd=tmp_path) as job:
         assert job.await_(lambda: (tmp_path / "net_iter_50.solverstate").exists(), 120)
         os.kill(rank_pids(job)[1], signal.SIGKILL)

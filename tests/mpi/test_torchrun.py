@@ -25,9 +25,9 @@ def engine(tmp_path):
     return made
 
 
-def test_two_ranks_get_the_weights_of_mpirun_and_a_killed_rank_ends_the_other(engine):
-    by_mpi = engine.mpirun(2, *WORDS, "--max_iter=10")
-    assert by_mpi.code == 0, by_mpi.describe()
+def test_two_ranks_get_the_weights_of_mpirun_and_a_killed_rank_ends_the_other(engine, mpi_ranks):
+    by_mpi = mpi_ranks(2).run(engine.folder, *WORDS, "--max_iter=10")
+    assert by_mpi.returncode == 0, by_mpi.stderr
     weights, state = engine.folder / "tiny_iter_10.caffemodel", engine.folder / "tiny_iter_10.solverstate"
     expected = weights.read_bytes()
     state.unlink()

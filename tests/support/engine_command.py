@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-import json
 import logging
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,18 +93,6 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 """A net whose data is not at hand."""
 
 
-_IN_TURN = """
-import json, sys
-from mgcaffe.comm.transport.environment import detect
-from mgcaffe.tools.main import main
-for name, words in json.loads(sys.argv[1]).items():
-    if detect().rank == 0:
-        print(f"\\nENGINE {name}", file=sys.stderr, flush=True)
-    if code := main(words):
-        sys.exit(code)
-"""
-
-
 @contextmanager
 def process_as_before() -> Iterator[None]:
     """Give back logging, signals and threads, which the command takes over, to other tests."""
@@ -148,18 +135,6 @@ class Engine:
     def mpirun(self, ranks: int, *words: str, timeout: float = 60) -> JobResult:
         """Run `engine` on so many ranks, and make sure that no process stays behind."""
         return self.mpirun_command(ranks, [sys.executable, "-m", "mgcaffe.tools.main", *words], timeout)
-
-    def mpirun_in_turn(self, ranks: int, lines: Mapping[str, Sequence[str]]) -> dict[str, str]:
-        """Run `engine` with one line of words after the other on the same ranks, which load torch once.
-
-        Returns:
-            By the lines' names, what was written to standard error. All have ended with 0.
-        """
-        command = [sys.executable, "-c", _IN_TURN, json.dumps(lines)]
-        result = self.mpirun_command(ranks, command, timeout=60 * len(lines))
-        assert result.returncode == 0, result.describe()
-        said = (part.split("\n", 1) for part in result.stderr.split("\nENGINE ")[1:])
-        return dict(said)
 
     def mpirun_command(self, ranks: int, command: list[str], timeout: float = 60) -> JobResult:
         """Run any command on so many ranks, and make sure that no process stays behind."""

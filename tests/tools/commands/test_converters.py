@@ -168,7 +168,7 @@ def test_what_is_no_leveldb_is_not_converted(engine):
 
 @pytest.mark.mpi
 @pytest.mark.slow
-def test_training_skips_bad_records_behind_its_flag(engine, pictures):
+def test_training_skips_bad_records_behind_its_flag(engine, pictures, mpi_ranks):
     convert(engine, "my images/", "list.txt", "db")
     file = engine.folder / "db" / "data.mdb"
     content = file.read_bytes()
@@ -187,7 +187,7 @@ def test_training_skips_bad_records_behind_its_flag(engine, pictures):
     assert skipped.returncode == 0, skipped.stderr
     assert "record 6 (key '00000006_a 6.png') of 'db' is damaged" in skipped.stderr
     assert "skipped, the next good record stands in (bad record 1, limit 1)" in skipped.stderr
-    both = engine.mpirun(2, "train", "solver.prototxt", "--max_iter=2", "--bad_record=skip")
+    both = mpi_ranks(2).run(engine.folder, "train", "solver.prototxt", "--max_iter=2", "--bad_record=skip")
     assert both.returncode == 0, both.stderr
     assert "skipped, the next good record stands in" in both.stderr
     limited = engine.run("train", "solver.prototxt", "--max_iter=4", "--bad_record=skip", "--bad_record_limit=0")

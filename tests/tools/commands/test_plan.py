@@ -120,7 +120,7 @@ class TrainedByPlans:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(tmp_path_factory, mpi_ranks):
     """Train that net by an exported plan, by an edited one, with a cost file, and over an emulated link."""
     engine = Engine(tmp_path_factory.mktemp("trained"))
     engine.write("solver.prototxt", engine.solver)
@@ -135,16 +135,16 @@ def trained(tmp_path_factory):
     kept = [line for line in text.splitlines() if '"from": "fc"' not in line]
     merged = "\n".join(kept).replace('"down_to": "ip"', '"down_to": "fc"').replace("},\n ]", "}\n ]")
     engine.write("edited.json", merged)
-    words = ["train", "solver.prototxt", "--max_iter=3"]
-    said = engine.mpirun_in_turn(
-        2,
-        {
-            "plan": [*words, "--plan_file=plan.json", "--json_log=plan.log"],
-            "edited": [*words, "--plan_file=edited.json", "--json_log=edited.log"],
-            "costs": [*words, "--schedule=optimal", "--calibration_iterations=2", "--cost_file=costs.json"],
-            "link": [*words, "--emulate_link=a=1e-3,b=2e-9"],
-        },
-    )
+    said = {}
+    for name, flags in {
+        "plan": ["--plan_file=plan.json", "--json_log=plan.log"],
+        "edited": ["--plan_file=edited.json", "--json_log=edited.log"],
+        "costs": ["--schedule=optimal", "--calibration_iterations=2", "--cost_file=costs.json"],
+        "link": ["--emulate_link=a=1e-3,b=2e-9"],
+    }.items():
+        result = mpi_ranks(2).run(engine.folder, "train", "solver.prototxt", "--max_iter=3", *flags)
+        assert result.returncode == 0, result.stderr
+        said[name] = result.stderr
     return TrainedByPlans(engine.folder, said, exported.stdout)
 
 

@@ -28,12 +28,12 @@ layer { name: "auc" type: "AUC" bottom: "score" bottom: "clicked" top: "auc" inc
 
 @pytest.mark.mpi
 @pytest.mark.slow
-def test_test_prints_batches_loss_and_means(engine):
+def test_test_prints_batches_loss_and_means(engine, mpi_ranks):
     engine.write("net.prototxt", engine.net + CLICKS)
     write(engine.folder / "rows.tsv", rows(0, 21))
     assert engine.run("train", "solver.prototxt", "--max_iter=2").returncode == 0
     words = ["test", "-model=net.prototxt", "-weights", "tiny_iter_2.caffemodel", "-iterations=3"]
-    results = [engine.run(*words), engine.mpirun(2, *words)]
+    results = [engine.run(*words), mpi_ranks(2).run(engine.folder, *words)]
     for result in results:
         assert result.returncode == 0, result.stderr
         lines = [line.partition("] ")[2] for line in result.stderr.splitlines()]
@@ -60,7 +60,7 @@ def auc_of_all(folder) -> float:
 
 @pytest.mark.mpi
 @pytest.mark.slow
-def test_a_state_that_goes_on_from_batch_to_batch_does_so_on_two_ranks(engine):
+def test_a_state_that_goes_on_from_batch_to_batch_does_so_on_two_ranks(engine, mpi_ranks):
     shapes = "shape { dim: 4 dim: 2 dim: 3 } shape { dim: 4 dim: 2 }"
     (engine.folder / "lstm.prototxt").write_text(
         'layer { name: "data" type: "DummyData" top: "x" top: "cont"'
@@ -72,7 +72,7 @@ def test_a_state_that_goes_on_from_batch_to_batch_does_so_on_two_ranks(engine):
     net = Net.from_file(engine.folder / "lstm.prototxt", phase=TEST, seed=3)
     (engine.folder / "lstm.caffemodel").write_bytes(net.to_proto().SerializeToString())
     words = ["test", "-model=lstm.prototxt", "-weights", "lstm.caffemodel", "-iterations=4"]
-    logs = [result.stderr.splitlines() for result in (engine.run(*words), engine.mpirun(2, *words))]
+    logs = [result.stderr.splitlines() for result in (engine.run(*words), mpi_ranks(2).run(engine.folder, *words))]
     scores = [[line.partition("] ")[2] for line in log if "] Batch " in line] for log in logs]
     assert len(set(scores[0])) == 4
     assert len({line.partition(" = ")[2] for line in scores[0]}) == 4

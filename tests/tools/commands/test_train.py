@@ -63,9 +63,9 @@ def test_a_run_logs_caffes_lines_and_json_and_leaves_its_snapshots(engine, run_j
 
 @pytest.mark.mpi
 @pytest.mark.slow
-def test_two_ranks_show_their_communication_and_only_rank_0_speaks(engine, run_json):
+def test_two_ranks_show_their_communication_and_only_rank_0_speaks(engine, run_json, mpi_ranks):
     engine.write("solver.engine.prototxt", "comm_param { schedule: MGWFBP calibration_iterations: 3 }")
-    result = engine.mpirun(2, "train", "solver.prototxt", "--json_log=run.json")
+    result = mpi_ranks(2).run(engine.folder, "train", "solver.prototxt", "--json_log=run.json")
     assert result.returncode == 0, result.stderr
     log = _log(result)
     assert log.count("Solving tiny") == 1

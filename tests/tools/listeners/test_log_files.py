@@ -16,8 +16,8 @@ from mgcaffe.tools.logs.reader import read_logs
 
 @pytest.mark.mpi
 @pytest.mark.slow
-def test_each_rank_has_a_file_of_its_own_with_glogs_name_and_head(engine):
-    result = engine.mpirun(2, "train", "solver.prototxt", "--log_dir=logs")
+def test_each_rank_has_a_file_of_its_own_with_glogs_name_and_head(engine, mpi_ranks):
+    result = mpi_ranks(2).run(engine.folder, "train", "solver.prototxt", "--log_dir=logs")
     assert result.returncode == 0, result.stderr
     for rank in (0, 1):
         link = engine.folder / "logs" / f"engine.rank{rank}.INFO"

@@ -44,9 +44,9 @@ def test_it_goes_on_from_a_snapshot(engine):
 
 @pytest.mark.mpi
 @pytest.mark.slow
-def test_two_ranks_try_together_and_rank_0_reports(engine):
+def test_two_ranks_try_together_and_rank_0_reports(engine, mpi_ranks):
     before = files(engine.folder)
-    result = engine.mpirun(2, "train", "solver.prototxt", "--dry_run")
+    result = mpi_ranks(2).run(engine.folder, "train", "solver.prototxt", "--dry_run")
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("The run can start.") == 1
     assert "2 ranks" in result.stdout

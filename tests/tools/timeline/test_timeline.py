@@ -37,7 +37,7 @@ def slices(events, category, rank=0):
 
 
 @pytest.fixture(scope="module")
-def timelines(tmp_path_factory):
+def timelines(tmp_path_factory, mpi_ranks):
     """By what the solver says of overlapping, a timeline of two ranks and what rank 0 said."""
     engine = Engine(tmp_path_factory.mktemp("ranks"))
     net = engine.net.replace('layer {\n  name: "accuracy"', (
@@ -47,12 +47,13 @@ def timelines(tmp_path_factory):
     ))  # fmt: skip
     head, separator, tail = net.partition('  name: "accuracy"')
     engine.write("net.prototxt", head + separator + tail.replace('bottom: "ip"', 'bottom: "ip2"'))
-    lines = {}
+    said = {}
     for number, overlap in enumerate(OVERLAPS):
         engine.write(f"{number}.prototxt", engine.solver + "snapshot_background: false\n" + COMM.format(overlap))
         words = ["train", f"{number}.prototxt", f"--timeline={number}.json", "--timeline_iterations=8:12"]
-        lines[overlap] = words
-    said = engine.mpirun_in_turn(2, lines)
+        result = mpi_ranks(2).run(engine.folder, *words)
+        assert result.returncode == 0, result.stderr
+        said[overlap] = result.stderr
     return {each: (engine.folder / f"{number}.json", said[each]) for number, each in enumerate(OVERLAPS)}
 
 
