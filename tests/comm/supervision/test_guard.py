@@ -228,7 +228,7 @@ def test_what_somebody_else_writes_in_place_of_an_outcome_is_a_failure_and_runs_
             return ranks.meet(message, 5.0) is not None
         heard = []
         with pytest.raises(Left, match="1"):
-            run_guarded(lambda: 0, lambda: ranks, print_message=heard.append, leave=leave)
+            run_guarded(lambda: 0, lambda: ranks, print_message=heard.append, leave=leave, patience_s=0.05)
         return heard
 
     (said,), met = run_ranks(2, work)

@@ -19,10 +19,12 @@ from mgcaffe.pytorch.failures import PEER_TIMEOUT_S
 from tests.support.strangers import strangers_at
 
 PATIENCE_S = 20.0
+TICK_S = 0.1
+"""How often ranks tell each other of themselves here; whatever else takes time is as in a run."""
 
 
 def on_ranks(act, size=3, timeout_s=8.0, warn=None, leave=None):
-    """Run `act(watch, rank, barrier)` on threads; return what each returned."""
+    """Run `act(watch, rank)` on threads; return what each returned."""
     ended = threading.Barrier(size)
 
     def rank(communicator):
@@ -34,7 +36,9 @@ def on_ranks(act, size=3, timeout_s=8.0, warn=None, leave=None):
             ended.wait()
             watch.leave()
 
-    return run_ranks(size, rank)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rank_watch, "TICK_S", TICK_S)
+        return run_ranks(size, rank)
 
 
 def cause(watch):
@@ -53,7 +57,7 @@ def break_off(watch):
 
 def test_nobody_gives_up_while_all_live():
     def act(watch, rank):
-        time.sleep(2 * rank_watch.TICK_S)
+        time.sleep(2 * TICK_S)
         watch.check()
 
     on_ranks(act)
@@ -104,25 +108,30 @@ def test_an_exception_after_which_another_pass_begins_is_forgotten():
         if rank == 1:
             watch.note_raised("RuntimeError: out of memory in its forward pass")
             watch.note_raised("")
-        time.sleep(2 * rank_watch.TICK_S)
+        time.sleep(2 * TICK_S)
         watch.check()
 
     on_ranks(act, 2)
 
 
 def test_who_is_waited_for_is_said_once_by_the_lowest_rank(monkeypatch):
-    monkeypatch.setattr(rank_watch, "_WARN_S", 1.0)
-    said = []
+    monkeypatch.setattr(rank_watch, "_WARN_S", 2 * TICK_S)
+    said, heard = [], threading.Event()
+
+    def warn(text):
+        said.append(text)
+        heard.set()
 
     def act(watch, rank):
         if rank == 2:
-            time.sleep(5 * rank_watch.TICK_S)  # computes
+            assert heard.wait(PATIENCE_S)  # computes
+            time.sleep(5 * TICK_S)
         watch.begin_wait()
         watch.check()
         if rank != 2:
-            time.sleep(5 * rank_watch.TICK_S)
+            time.sleep(5 * TICK_S)
 
-    on_ranks(act, warn=said.append)
+    on_ranks(act, warn=warn)
     (text,) = said
     assert re.match(r"rank 0 has waited for \d s to average gradients with rank 2 of 3 on ", text)
 
