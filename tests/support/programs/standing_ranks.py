@@ -14,7 +14,6 @@ from typing import Any
 
 from mgcaffe.comm.transport.environment import detect
 from mgcaffe.engine.checks import said_once
-from mgcaffe.solvers.solver import Solver
 from mgcaffe.tools.main import main
 from tests.support.programs import faulty_engine
 from tests.support.standing_ranks import write_whole
@@ -36,17 +35,27 @@ def run(place: Path, rank: int, command: Mapping[str, Any]) -> int:
     """Run one command as a process of its own would, and return its exit code."""
     said_once.forget()
     os.chdir(command["cwd"])
-    before, solve = dict(os.environ), Solver.solve
+    before = dict(os.environ)
     os.environ.update(command["environment"])
-    if "RECORD" in command["environment"]:
-        faulty_engine.record(rank)
     try:
-        with printing_into(place):
+        with printing_into(place), recording(rank) if "RECORD" in os.environ else contextlib.nullcontext():
             return main(command["words"])
     finally:
-        Solver.solve = solve  # type: ignore[method-assign]
         os.environ.clear()
         os.environ.update(before)
+
+
+@contextlib.contextmanager
+def recording(rank: int) -> Iterator[None]:
+    """Have a solver write down where it ended, as in `faulty_engine`."""
+    from mgcaffe.solvers.solver import Solver
+
+    solve = Solver.solve
+    faulty_engine.record(rank)
+    try:
+        yield
+    finally:
+        Solver.solve = solve  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
