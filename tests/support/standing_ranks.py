@@ -10,6 +10,7 @@ What concerns the end of a job, an error of the ranks among it, needs a job of i
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -58,10 +59,18 @@ class StandingRanks:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="ranks-"))
             self._commands = 0
+            # Pipes: who waits for a command takes no time meanwhile, and ends if this process does.
+            pipes = [self._folder / f"commands.{rank}" for rank in range(self._size)]
+            for path in pipes:
+                os.mkfifo(path)
+            self._pipes = [path.open("r+b", buffering=0) for path in pipes]
             self.job = start_mpi(["-m", PROGRAM, self._folder], self._size, cwd=ROOT)
         self._commands += 1
         self._words = words
-        self._order({"cwd": str(cwd), "words": words, "environment": dict(environment or {})})
+        self._place.mkdir()
+        command = {"place": str(self._place), "cwd": str(cwd), "words": words, "environment": dict(environment or {})}
+        for pipe in self._pipes:
+            pipe.write(json.dumps(command).encode() + b"\n")
 
     def await_(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Wait until something holds, at most `timeout` seconds; False if the command ended first or it took longer."""
@@ -85,26 +94,26 @@ class StandingRanks:
         """Have the ranks end; they have to do so with 0, and leave no process."""
         if self._folder is None:
             return
-        self._commands += 1
-        self._order(None)
+        self._close_pipes()
         result = self.job.end(60)
         self._remove()
         assert result.code == 0 and not result.left_behind, result.describe()
 
     def _remove(self) -> None:
         assert self._folder is not None
+        self._close_pipes()
         with self.job:  # kills what still runs
             shutil.rmtree(self._folder)
         self._folder = None
+
+    def _close_pipes(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()
 
     @property
     def _place(self) -> Path:
         assert self._folder is not None
         return self._folder / str(self._commands)
-
-    def _order(self, command: Mapping[str, object] | None) -> None:
-        self._place.mkdir()
-        write_whole(self._place / "command", command)
 
     def _codes(self) -> list[Path]:
         return [self._place / f"code.{rank}" for rank in range(self._size)]
@@ -114,10 +123,3 @@ class StandingRanks:
 
     def _said(self, name: str) -> str:
         return (self._place / name).read_text(errors="replace") if (self._place / name).exists() else ""
-
-
-def write_whole(path: Path, content: object) -> None:
-    """Write JSON so that who waits for the file finds all of it."""
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(json.dumps(content))
-    part.replace(path)

@@ -1,13 +1,11 @@
-"""Runs the commands that `tests/support/standing_ranks.py` writes into a folder, on the ranks of an mpirun."""
+"""Runs the commands that `tests/support/standing_ranks.py` sends through a pipe to each rank of an mpirun."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,19 +14,17 @@ from mgcaffe.comm.transport.environment import detect
 from mgcaffe.engine.checks import said_once
 from mgcaffe.tools.main import main
 from tests.support.programs import faulty_engine
-from tests.support.standing_ranks import write_whole
 
 
 def run_all(folder: Path, rank: int) -> None:
-    """Run every command as it comes, to the empty one."""
-    for number in itertools.count(1):
-        place = folder / str(number)
-        while not (place / "command").exists():
-            time.sleep(0.01)
-        command = json.loads((place / "command").read_text())
-        if command is None:
-            return
-        write_whole(place / f"code.{rank}", run(place, rank, command))
+    """Run every command as it comes."""
+    with (folder / f"commands.{rank}").open() as pipe:
+        for line in pipe:
+            command = json.loads(line)
+            code = run(Path(command["place"]), rank, command)
+            part = Path(command["place"], f"part.{rank}")
+            part.write_text(str(code))
+            part.rename(part.with_name(f"code.{rank}"))  # with all that it holds
 
 
 def run(place: Path, rank: int, command: Mapping[str, Any]) -> int:
