@@ -19,6 +19,7 @@ from mgcaffe.tools.running.session import Session
 
 _TOLERANCE = 1e-4
 _LOSSES = ("softmax", "sigmoid", "euclidean", "hinge")
+_DATA_LAYERS = ("Data", "ImageData", "HDF5Data")
 _TRAIN_BATCH = 32
 
 
@@ -54,10 +55,12 @@ def parser() -> FlagParser:
         type=words_list, default=[], metavar="NAMES",
     )  # fmt: skip
     flags.flag(
-        "train_val", "also write OUT_train_val.prototxt, with Data layers that read these LMDBs (one for both phases, "
-        "or one each) and a loss, and OUT_solver.prototxt, which goes on from the converted weights",
+        "train_val", "also write OUT_train_val.prototxt, with data layers that read these sources (one for both phases, "
+        "or one each; LMDBs unless --data_layer says otherwise) and a loss, and OUT_solver.prototxt, which goes on from "
+        "the converted weights",
         type=words_list, default=[], metavar="TRAIN[,TEST]",
     )  # fmt: skip
+    flags.flag("data_layer", "the data layers of --train_val (default: Data)", choices=_DATA_LAYERS)
     flags.flag("loss", f"the loss of --train_val (default: {_LOSSES[0]})", choices=_LOSSES)
     flags.flag(
         "batch_size", f"the batch size of --train_val (default: {_TRAIN_BATCH})", type=number_from(1), metavar="N"
@@ -96,11 +99,11 @@ def run(flags: Flags, session: Session) -> int:
     if flags.no_check and flags.json:
         raise UsageError("--no_check and --json exclude each other: without the comparison there is nothing to write")
     *source, target = flags.files
-    for name in ("loss", "batch_size"):
+    for name in ("data_layer", "loss", "batch_size"):
         if getattr(flags, name) and not flags.train_val:
             raise UsageError(f"--{name} goes with --train_val")
     if len(flags.train_val) > 2:
-        raise UsageError(f"--train_val takes one or two LMDBs, not {len(flags.train_val)}")
+        raise UsageError(f"--train_val takes one or two sources, not {len(flags.train_val)}")
     with loading():
         from mgcaffe.tools.convert.conversion import convert
     from mgcaffe.tools.convert.format_tables import names_weights, writer_of
@@ -141,7 +144,8 @@ def _write_training_files(flags: Flags, net_path: Path, weights_path: Path) -> N
     from mgcaffe.tools.convert.starting_solver import starting_solver
     from mgcaffe.tools.surgery.training_form import DataChoice, to_training
 
-    data = DataChoice("Data", (flags.train_val[0], flags.train_val[-1]), flags.batch_size or _TRAIN_BATCH)
+    kind = flags.data_layer or _DATA_LAYERS[0]
+    data = DataChoice(kind, (flags.train_val[0], flags.train_val[-1]), flags.batch_size or _TRAIN_BATCH)
     edit = to_training(read_net(net_path), data, flags.loss or _LOSSES[0])
     train_val, solver = (net_path.with_name(f"{net_path.stem}_{what}.prototxt") for what in ("train_val", "solver"))
     write_text(edit.net, train_val)

@@ -109,13 +109,13 @@ def _check_inputs(inputs: Sequence[tuple[str, list[int]]], data: DataChoice) -> 
         names = ", ".join(blob for blob, _ in inputs)
         raise NetError(
             f"--train_val: the net has {len(inputs)} inputs ({names}), and a {data.type} layer gives one",
-            hint="engine edit --train_val --data_layer HDF5Data gives any number",
+            hint="--data_layer HDF5Data gives any number",
         )
     blob, shape = inputs[0]
     if len(shape) != 4:
         raise NetError(
             f"--train_val: input '{blob}' has {len(shape)} axes, and a {data.type} layer gives images, of 4",
-            hint="engine edit --train_val --data_layer HDF5Data gives blobs of any shape",
+            hint="--data_layer HDF5Data gives blobs of any shape",
         )
 
 
