@@ -55,9 +55,9 @@ def parser() -> FlagParser:
         type=words_list, default=[], metavar="NAMES",
     )  # fmt: skip
     flags.flag(
-        "train_val", "also write OUT_train_val.prototxt, with data layers that read these sources (one for both phases, "
-        "or one each; LMDBs unless --data_layer says otherwise) and a loss, and OUT_solver.prototxt, which goes on from "
-        "the converted weights",
+        "train_val", "also write OUT_train_val.prototxt, with data layers that read these sources (one for both "
+        "phases, or one each; LMDBs unless --data_layer says otherwise) and a loss, and OUT_solver.prototxt, which "
+        "goes on from the converted weights",
         type=words_list, default=[], metavar="TRAIN[,TEST]",
     )  # fmt: skip
     flags.flag("data_layer", "the data layers of --train_val (default: Data)", choices=_DATA_LAYERS)
