@@ -17,7 +17,7 @@ def check_size(op: Operation, new_size: int, size: int) -> None:
     """Refuse weights along an axis that are too many."""
     if new_size * size > _MOST_WEIGHTS:
         op.refuse(
-            f"it makes {new_size} pixels of {size}, with a weight for each pair; at most {_MOST_WEIGHTS} are read"
+            f"it makes {new_size} values of {size}, with a weight for each pair; at most {_MOST_WEIGHTS} are read"
         )
 
 
@@ -44,6 +44,7 @@ def multiplied(op: Operation, x: Value, axis: int, matrix: torch.Tensor, part: s
 def flipped(op: Operation, x: Value, axis: int, part: str) -> Value:
     """Reverse the order along an axis: an InnerProduct with the ones of a reversed unit matrix."""
     size = x.shape[axis]
+    check_size(op, size, size)
     return x if size == 1 else multiplied(op, x, axis, torch.eye(size).flip(0), part)
 
 

@@ -107,7 +107,8 @@ def einsum(op: Operation, operands: Sequence[Value], equation: str) -> Value:
         op.refuse(f"it multiplies {len(operands)} operands; MatMul takes two")
     counts = [len(x.shape) - len(term.replace("...", "")) for x, term in zip(operands, terms, strict=True)]
     fits = all(count == 0 or ("..." in term and count > 0) for count, term in zip(counts, terms, strict=True))
-    if not fits or not set(equation) <= {*string.ascii_letters, *" .,->"}:
+    known = set(left) >= set(result) - {"."}
+    if not fits or not known or not set(equation) <= {*string.ascii_letters, *" .,->"}:
         axes = " and ".join(str(len(x.shape)) for x in operands)
         op.refuse(f"its equation '{equation}' does not fit operands of {axes} axes")
     rest = [letter for letter in string.ascii_letters if letter not in equation][: max(counts)]

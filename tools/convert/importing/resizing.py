@@ -42,7 +42,7 @@ def resampled(op: Operation, x: Value, matrices: Sequence[torch.Tensor]) -> Valu
     held = [matrix.float() for matrix in matrices]
     op.matrices = [matrix.double() for matrix in held]
     for axis, matrix in reversed([*enumerate(held, start=2)]):
-        if torch.equal(matrix, torch.eye(len(matrix))):
+        if len(matrix) == matrix.shape[1] and torch.equal(matrix, torch.eye(len(matrix))):
             continue
         x = multiplied(op, x, axis, matrix, f"axis{axis}")
     return x

@@ -48,6 +48,7 @@ def attention(op: Operation) -> Value:
     if op.integer("is_causal", 0):
         if mask is not None:
             op.refuse("it is causal and has a mask as well", "give the sum of both as its mask")
+        op.check_shape((query.shape[2], key.shape[2]))
         mask = causal_mask(query.shape[2], key.shape[2])
     scale = op.real("scale", 1 / math.sqrt(query.shape[3]))
     y = products.attention(op, query, key, value, scale=scale, mask=mask)

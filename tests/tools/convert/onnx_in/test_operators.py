@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+import torch
 
 from mgcaffe.tools.convert.onnx_in.operators import OPERATORS
 from tests.support.onnx_models import SHAPE, converted, model
@@ -371,6 +372,17 @@ def test_batch_norm_goes_on_with_averages_of_its_momentum(field, fraction, tmp_p
     body = f"y = BatchNormalization{field}(x, s, s, s, s)"
     layer = layers_of(converted(model(body, {"s": (4,)}), tmp_path))[0]
     assert layer.batch_norm_param.moving_average_fraction == pytest.approx(fraction)
+
+
+def test_many_pixels_of_one_take_no_memory_for_the_square_of_their_count(tmp_path, monkeypatch):
+    def small(size: int) -> torch.Tensor:
+        assert size < 100, "a square matrix of as many pixels"
+        return eye(size)
+
+    eye = torch.eye
+    monkeypatch.setattr(torch, "eye", small)
+    message = model('y = Resize<mode="linear">(x, , , s)', {"s": [1, 1, 1, 5000]}, opset=13, shape=(1, 1, 1, 2))
+    assert types_of(converted(message, tmp_path)) == ["InnerProduct"]
 
 
 def test_every_operator_has_a_case():
