@@ -375,9 +375,9 @@ def test_batch_norm_goes_on_with_averages_of_its_momentum(field, fraction, tmp_p
 
 
 def test_many_pixels_of_one_take_no_memory_for_the_square_of_their_count(tmp_path, monkeypatch):
-    def small(size: int) -> torch.Tensor:
+    def small(size: int, **fields: torch.dtype) -> torch.Tensor:
         assert size < 100, "a square matrix of as many pixels"
-        return eye(size)
+        return eye(size, **fields)
 
     eye = torch.eye
     monkeypatch.setattr(torch, "eye", small)

@@ -106,7 +106,7 @@ REFUSED = {
                         "it takes pixels by 'tf_crop_and_resize'"),
     "too many weights": (13, "a = Reshape(x, s) y = Resize(a, , t)",
                          {"s": [1, 1, 1, 432], "t": np.array([1, 1, 1, 2000], np.float32)},
-                         "it makes 864000 pixels of 432"),
+                         "it makes 864000 values of 432"),
     "smoothed": (18, 'y = Resize<antialias=1, mode="linear">(x, , s)', {"s": np.array([1, 1, 2, 2], np.float32)},
                  "it has antialias"),
     "pooling of four axes": (13, "a = Unsqueeze(x, s) y = MaxPool<kernel_shape=[1,1,2,2]>(a)", {"s": [2, 3]},
