@@ -45,9 +45,52 @@ class Columns(nn.Module):
         y, (h, c) = self.rnn(x.flatten(1, 2).permute(2, 0, 1))
         return self.scores(torch.cat([h[2], h[3]], 1) + y.mean(0))
 
+class Cell(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.cell, self.scores = nn.LSTMCell(8, 6), nn.Linear(6, 5)
+
+    def forward(self, x):
+        state = None
+        for row in range(2):
+            state = self.cell(x[:, 0, row], state)
+        return self.scores(state[0]) + torch.ones_like(x[:, 0, 0, :5])
+
+class Rows(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.norm, self.scores = nn.LayerNorm(8), nn.Linear(8, 5)
+
+    def forward(self, x):
+        y = self.norm(x.flatten(0, 2)) @ torch.eye(8)
+        return self.scores(torch.einsum("bcij,bcik->bjk", x, y.reshape(x.shape)).mean(1))
+
 class Items(nn.Module):
     def forward(self, x):
         return x.permute(1, 2, 0, 3).reshape(24, -1, 8) + x.shape[0]
+
+class Number(nn.Module):
+    def forward(self, x):
+        return x / x.shape[0]
+
+class Second(nn.Module):
+    def forward(self, x):
+        return x.unsqueeze(0)[:, 1]
+
+class Values(nn.Module):
+    def forward(self, x):
+        return x + torch.arange(8) * len(x)
+
+class Squeezed(nn.Module):
+    def forward(self, x):
+        return x.sum((1, 2)).squeeze(0).unsqueeze(-1)
+
+class Turned(nn.Module):
+    def forward(self, x):
+        y = x.mean((1, 2, 3)).unsqueeze(0)
+        return torch.maximum(y, y.T)
 """
 IMAGE = (3, 8, 8)
 
@@ -82,7 +125,7 @@ def check_at(model: Model, name: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("made_at", [1, 2, 3])
-@pytest.mark.parametrize("name", ["Patches", "Columns"])
+@pytest.mark.parametrize("name", ["Patches", "Columns", "Cell", "Rows"])
 def test_a_module_becomes_a_net_for_any_batch_size(name, made_at, folder):
     opened = TorchModule([f"nets.py:{name}"], Options(input_shapes=(("", (made_at, *IMAGE)),)))
     model = opened.model()
@@ -105,10 +148,24 @@ def test_a_program_holds_for_its_own_size_as_a_note_says(folder):
     assert any("for this batch size alone, of which the graph has numbers: layer" in note for note in result.notes)
 
 
-def test_what_computes_with_the_batch_size_is_named(folder):
-    opened = TorchModule(["nets.py:Items"], Options(input_shapes=(("", (2, *IMAGE)),)))
-    opened.model()
-    assert opened.notes == ["for this batch size alone, of which the graph has numbers: layer 'add'"]
+@pytest.mark.parametrize(
+    ("name", "made_at", "layer"),
+    [
+        ("Items", 2, "add"),
+        ("Number", 2, "div"),
+        ("Number", 1, "div"),
+        ("Second", 2, "select"),
+        ("Values", 3, "add"),
+        ("Squeezed", 1, "squeeze"),
+        ("Turned", 1, "mean"),
+    ],
+)
+def test_what_computes_with_the_batch_size_is_named(name, made_at, layer, folder):
+    opened = TorchModule([f"nets.py:{name}"], Options(input_shapes=(("", (made_at, *IMAGE)),)))
+    model = opened.model()
+    (note,) = opened.notes
+    assert note.startswith(f"for this batch size alone, of which the graph has numbers: layer '{layer}'")
+    check_at(model, name, made_at)
 
 
 def onnx_model(path: Path, *, is_open: bool) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+import torch
+
 from mgcaffe.tools.convert.importing.activations import clipped
 from mgcaffe.tools.convert.importing.operation import Operation
 from mgcaffe.tools.convert.importing.shapes import expanded, reshaped, tiled
@@ -128,6 +130,8 @@ def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: 
 
     What is to be repeated along axes between others is repeated, or, if it is trained, a blob.
     """
+    if not constant.trained and bias is None:
+        constant = _for_any_item(constant)
     shape = tuple(constant.tensor.shape)
     first, end = _covered(op, x.shape, shape)
     inner = _padded(shape, len(x.shape))[first:end]
@@ -148,6 +152,12 @@ def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: 
         param.update(axis=first, num_axes=end - first)
     fields: dict[str, Any] = {f"{kind.lower()}_param": param}
     return op.layer(kind, [x], blobs=blobs, **fields)
+
+
+def _for_any_item(constant: Constant) -> Constant:
+    """Return a constant without what it repeats along its first axis, such as ones for each item of a batch."""
+    one = constant.tensor[:1] if constant.tensor.dim() else constant.tensor
+    return Constant(one, constant.name) if torch.equal(one.expand_as(constant.tensor), constant.tensor) else constant
 
 
 def _are_alike(op: Operation, one: Value, two: Value) -> bool:

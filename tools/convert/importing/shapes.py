@@ -18,7 +18,7 @@ def reshaped(op: Operation, x: Value, shape: Shape, part: str = "") -> Value:
     kept = bool(shape) and x.shape[:1] == shape[:1]
     if kept and len(shape) == 2 and len(x.shape) > 2:
         return op.layer("Flatten", [x], shape, part=part)
-    dims = [0 if kept else -1, *shape[1:]]
+    dims = [0 if kept else -1, *shape[1:]] if shape else []
     if not kept and math.prod(shape[1:]) == 0:
         op.refuse(f"shape {shape} has no values")
     return op.layer("Reshape", [x], shape, part=part, reshape_param={"shape": {"dim": dims}})
@@ -28,8 +28,6 @@ def flattened(op: Operation, x: Value, first: int, last: int) -> Value:
     """Make one axis of those from `first` to `last`."""
     if (first, last) == (0, len(x.shape) - 1):
         return reshaped(op, x, (math.prod(x.shape),))
-    if first == 0:
-        return reshaped(op, x, (math.prod(x.shape[: last + 1]), *x.shape[last + 1 :]))
     neutral = len(x.shape) - 1
     param = {name: axis for name, axis, usual in (("axis", first, 1), ("end_axis", last, neutral)) if axis != usual}
     return op.layer("Flatten", [x], flatten_param=param)

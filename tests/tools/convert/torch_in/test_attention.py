@@ -141,6 +141,31 @@ def _masked(mask: torch.Tensor | None = None, **fields: object) -> Callable[[tor
     return lambda x: F.scaled_dot_product_attention(x, x.tanh(), x, attn_mask=mask, **fields)
 
 
+class Places(nn.Module):
+    """Vectors of words and of their places, both out of tables, as GPT-2 and BERT have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places, self.kinds = nn.Embedding(11, 8), nn.Embedding(9, 8), nn.Embedding(2, 8)
+        self.scores = nn.Linear(8, 5)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(ids.shape[1]).unsqueeze(0)
+        return self.scores(self.words(ids) + self.places(places) + self.kinds(torch.zeros(1, dtype=torch.long))).mT
+
+
+class Factor(nn.Module):
+    """A factor and an addend of one value that are computed of parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.scores = nn.Linear(8, 8), nn.Linear(8, 5)
+        self.factor, self.addend = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.scores((self.first(x) * self.factor.exp() + self.addend.tanh()).mean(1))
+
+
 _FLAGS = torch.ones(6, 6, dtype=torch.bool).tril(1)
 MODULES = {
     "multi-head attention": (Heads(), WORDS),
@@ -154,6 +179,12 @@ MODULES = {
     "a language model that fills with a number": (Language(-1e4), (3, 6)),
     "a language model that chooses": (Language(-1e9, chooses=True), (3, 6)),
     "a language model that chooses a number": (Language(-1e9, chooses=None), (3, 6)),
+    "places out of a table": (Places(), (3, 6)),
+    "places out of a table, as many as items": (Places(), (6, 6)),
+    "a factor of one value": (Factor(), WORDS),
+    "axes before joined": (Products(lambda x: (x.flatten(0, 1) @ torch.eye(8)).view(3, 6, 8)), WORDS),
+    "a choice of a number first": (Products(lambda x: torch.where(_FLAGS, -1.5, x @ x.mT), 6), WORDS),
+    "a choice of a number second": (Products(lambda x: torch.where(_FLAGS, x @ x.mT, 0), 6), WORDS),
     "patches": (Patches(), (3, 3, 8, 8)),
     "patches behind ones": (Patches(None), (3, 3, 8, 8)),
     "patches behind a vector without other axes": (Patches((8,)), (3, 3, 8, 8)),

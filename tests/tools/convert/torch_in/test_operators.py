@@ -297,7 +297,7 @@ IDIOMS = {
     "broadcast_both_ways": (Function(lambda x: x[:, :1] + x[..., :1]), SHAPE,
                             ["Slice", "Slice", "Tile", "Tile", "Bias", "Silence"]),
     "factors_in_the_middle": (Factors(), SHAPE, ["Parameter", "Tile", "Scale", "Parameter", "Tile", "Bias"]),
-    "flattened_batch": (Function(lambda x: x.flatten(0, 1)), SHAPE, ["Reshape"]),
+    "flattened_batch": (Function(lambda x: x.flatten(0, 1)), SHAPE, ["Flatten"]),
     "a_parameter_that_is_permuted": (Turned(), SHAPE, ["Parameter", "Permute", "Bias"]),
     "divided_by_a_root": (Function(lambda x: x / 12**0.5), SHAPE, ["Power"]),
     "nothing_is_masked": (Function(lambda x: x.masked_fill(torch.zeros(6, 6) == 1, 2.0).tanh()), SHAPE, ["TanH"]),
