@@ -51,10 +51,10 @@ def _scaled(op: Operation, constant: Constant, factor: float) -> Constant:
 
 def product_of(op: Operation, one: Any, two: Any) -> Value:
     """Return one times two: Eltwise PROD, Scale, or Power with a number."""
+    if isinstance(one, (*Number, Constant)):
+        one, two = two, one
     if isinstance(two, Number):
         return op.layer("Power", [op.as_blob(one)], power_param={"scale": two})
-    if isinstance(one, Constant):
-        one, two = two, one
     if isinstance(two, Constant):
         return with_constant(op, "Scale", op.as_blob(one), two)
     one, two = op.as_blob(one), op.as_blob(two)

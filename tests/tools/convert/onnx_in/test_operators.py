@@ -85,6 +85,7 @@ CASES = {
     "attention by a mask of each item": (23, "y = Attention(x, x, x, x)", {}, SHAPE,
                                          "Power MatMul Eltwise Softmax MatMul"),
     "where": (13, "y = Where(c, x, n)", {"c": np.tri(6, dtype=bool), "n": np.float32(-np.inf)}, SHAPE, "Bias"),
+    "a number times": (13, "y = Mul(n, x)", {"n": np.full((1, 1), 2, np.float32)}, SHAPE, "Power"),
     "where, a number first": (13, "y = Where(c, n, x)", {"c": np.tri(6, dtype=bool), "n": np.float32(2)}, SHAPE,
                               "Scale Bias"),
     "a constant that is written": (14, "t = ScatterND(w, i, u) y = Add(x, t)", {
