@@ -148,7 +148,10 @@ def _statement_at(module: Module, text: str, lines: Sequence[int | None]) -> str
 
 
 def _nodes_of_values(program: ExportedProgram, module: Module, text: str, file: str) -> Mapping[str, str]:
-    """Return the node that holds each value of the net, as far as there is one: the last ones of its statement."""
+    """Return the node that holds each value of the net, as far as there is one.
+
+    These are the ones of its statement that are read behind it, or by nothing, without places (max pooling's).
+    """
     by_line: dict[int, list[Any]] = {}
     for node in program.graph.nodes:
         trace = (node.meta.get("stack_trace") or "").splitlines()
@@ -162,9 +165,13 @@ def _nodes_of_values(program: ExportedProgram, module: Module, text: str, file: 
             node
             for line in range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
             for node in by_line.get(line, ())
-            if isinstance(node.meta.get("val"), torch.Tensor)
+            if isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].is_floating_point()
         ]
-        for value, node in zip(reversed(made.values), reversed(nodes), strict=False):
+        ends = [node for node in nodes if not node.users or node.users.keys() - set(nodes)]
+        ends = ends[-1:] if len(made.values) == 1 else ends
+        if len(ends) != len(made.values):
+            continue
+        for value, node in zip(made.values, ends, strict=True):
             if _is_shape(node.meta["val"].shape, shapes[value]):
                 found[value] = str(node.name)
     return found

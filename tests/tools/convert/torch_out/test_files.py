@@ -97,6 +97,21 @@ def test_a_program_is_written_and_its_values_are_compared(folder):
     assert torch.export.load("out.pt2").module()(torch.zeros(2, 3, 6, 6)).shape == (2, 5)
 
 
+def test_values_that_other_ones_of_their_layer_are_made_of_are_compared(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.prototxt").write_text(
+        inputs(image=(2, 3, 4, 4), state=(1, 2, 3), gates=(1, 2, 12), goes_on=(1, 2))
+        + 'layer { name: "pool" type: "Pooling" bottom: "image" top: "pool" pooling_param { global_pooling: true } }'
+        'layer { name: "unit" type: "LSTMUnit" bottom: "state" bottom: "gates" bottom: "goes_on" top: "c" top: "h" }'
+        'layer { name: "sum" type: "Eltwise" bottom: "c" bottom: "h" top: "sum" }'
+        'layer { name: "last" type: "LSTMUnit" bottom: "c" bottom: "gates" bottom: "goes_on" top: "c2" top: "h2" }'
+        'layer { name: "tanh" type: "TanH" bottom: "h2" top: "tanh" }'
+    )
+    result = convert("net.prototxt", "out.pt2")
+    assert result.holds
+    assert {each.name for each in result.differences} == {"pool", "c", "h", "sum", "c2", "tanh", "h2"}
+
+
 @pytest.mark.parametrize("target", ["out.py", "out.pt2"])
 def test_where_the_proof_fails_the_files_keep_another_name(folder, target, capsys, monkeypatch):
     from mgcaffe.tools.convert import module_side
