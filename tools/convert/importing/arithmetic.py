@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 
 import torch
 
@@ -51,7 +50,7 @@ def _scaled(op: Operation, constant: Constant, factor: float) -> Constant:
 
 def product_of(op: Operation, one: Any, two: Any) -> Value:
     """Return one times two: Eltwise PROD, Scale, or Power with a number."""
-    if isinstance(one, (*Number, Constant)):
+    if isinstance(one, Number) or (isinstance(one, Constant) and not isinstance(two, Number)):
         one, two = two, one
     if isinstance(two, Number):
         return op.layer("Power", [op.as_blob(one)], power_param={"scale": two})
@@ -66,15 +65,16 @@ def product_of(op: Operation, one: Any, two: Any) -> Value:
 def quotient_of(op: Operation, one: Any, two: Any) -> Value:
     """Return one over two: Power or Scale with the reciprocal, Eltwise PROD with the power -1."""
     if isinstance(two, Number):
+        two = torch.tensor(two, dtype=torch.float32).item()  # a graph of float32 divides by such a number
         if two == 0:
             op.refuse("it divides by zero")
-        factor = 1 / float(np.float32(two))  # a graph of float32 divides by such a number
+        factor = 1 / two
         op.multiply_by(factor)
         return op.layer("Power", [op.as_blob(one)], power_param={"scale": factor})
     if isinstance(two, Constant):
         if two.trained:
             op.refuse("it divides by a learned parameter; Scale multiplies by one")
-        factors = two.tensor.double().reciprocal()
+        factors = two.tensor.float().double().reciprocal()
         op.multiply_by(factors)
         return with_constant(op, "Scale", op.as_blob(one), Constant(factors))
     if not isinstance(one, Value):

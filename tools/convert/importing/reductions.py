@@ -41,6 +41,15 @@ def reduced(op: Operation, x: Value, operation: str, axes: Iterable[int], *, kee
     return reshaped(op, y, tuple(1 if axis in axes else size for axis, size in enumerate(x.shape)), "keepdim")
 
 
+def root_of(op: Operation, squares: Value) -> Value:
+    """Take the root of a sum of squares: a Power.
+
+    It adds 1e-30 first, which changes no float32 from 1e-22 on, so that the gradient at zeros is 0, as in PyTorch, and
+    not infinite.
+    """
+    return op.layer("Power", [squares], squares.shape, part="root", power_param={"power": 0.5, "shift": 1e-30})
+
+
 def largest_of(op: Operation, x: Value, axes: Iterable[int], *, keep_axes: bool, smallest: bool = False) -> Value:
     """Find the largest values over axes, or the smallest: a global Pooling MAX of images that hold them.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mgcaffe.tools.convert.importing import arithmetic
-from mgcaffe.tools.convert.importing.reductions import largest_of, reduced
+from mgcaffe.tools.convert.importing.reductions import largest_of, reduced, root_of
 from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 from mgcaffe.tools.convert.onnx_in.names import are_one_layer
@@ -176,8 +176,7 @@ def _reduction(operation: str, since: int = 18) -> Callable[[Operation], Value]:
 
 def length(op: Operation) -> Value:
     """Reduction SUMSQ, Power."""
-    y = _reduction("SUMSQ")(op)
-    return op.layer("Power", [y], part="root", power_param={"power": 0.5})
+    return root_of(op, _reduction("SUMSQ")(op))
 
 
 def largest(op: Operation) -> Value:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mgcaffe.tools.convert.importing.arithmetic import extreme_of, product_of, quotient_of, sum_of
-from mgcaffe.tools.convert.importing.reductions import largest_of, reduced
+from mgcaffe.tools.convert.importing.reductions import largest_of, reduced, root_of
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation
 
@@ -97,7 +97,7 @@ def norm(op: Operation) -> Value:
     if order not in (1, 2):
         op.refuse(f"it is a norm of order {order}; Reduction adds squares or absolute values")
     y = _reduced(op, "SUMSQ" if order == 2 else "ASUM")
-    return op.layer("Power", [y], y.shape, part="root", power_param={"power": 0.5}) if order == 2 else y
+    return root_of(op, y) if order == 2 else y
 
 
 def _reduced(op: Operation, operation: str) -> Value:

@@ -163,9 +163,14 @@ class Factor(nn.Module):
         self.factor, self.addend = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1, 1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.scores((self.first(x) * self.factor.exp() + self.addend.tanh()).mean(1))
+        return self.scores((self.first(x) * (2 * self.factor).exp() + (self.addend * 0.5).tanh()).mean(1))
 
 
+def _over_a_root(x: torch.Tensor) -> torch.Tensor:
+    return (x @ x.mT / math.sqrt(3)).softmax(-1) @ x
+
+
+_ROWS = torch.ones(6, 1).tril(-2)
 _FLAGS = torch.ones(6, 6, dtype=torch.bool).tril(1)
 MODULES = {
     "multi-head attention": (Heads(), WORDS),
@@ -182,6 +187,9 @@ MODULES = {
     "places out of a table": (Places(), (3, 6)),
     "places out of a table, as many as items": (Places(), (6, 6)),
     "a factor of one value": (Factor(), WORDS),
+    "products over a root that is no whole number": (Products(_over_a_root), WORDS),
+    "vectors of length 1, zeros among them": (Products(lambda x: F.normalize(x * _ROWS, dim=2)), WORDS),
+    "lengths of zeros": (Products(lambda x: x * (x * _ROWS).norm(dim=2, keepdim=True)), WORDS),
     "axes before joined": (Products(lambda x: (x.flatten(0, 1) @ torch.eye(8)).view(3, 6, 8)), WORDS),
     "a choice of a number first": (Products(lambda x: torch.where(_FLAGS, -1.5, x @ x.mT), 6), WORDS),
     "a choice of a number second": (Products(lambda x: torch.where(_FLAGS, x @ x.mT, 0), 6), WORDS),
