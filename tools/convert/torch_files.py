@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.export import ExportedProgram
 
 from mgcaffe.errors import NetError, UsageError
@@ -13,6 +14,7 @@ from mgcaffe.tools.convert.formats import Opened
 from mgcaffe.tools.convert.importing.batch_size import for_any_batch, notes_on_sizes
 from mgcaffe.tools.convert.torch_in.activations import dropouts_left_out
 from mgcaffe.tools.convert.torch_in.importer import TorchModel, import_program
+from mgcaffe.tools.convert.torch_in.look_ups import rows_that_learn_elsewhere
 from mgcaffe.tools.convert.torch_in.operation import module_path
 from mgcaffe.tools.convert.torch_in.program import export_module, load_module, load_program
 from mgcaffe.tools.convert.torch_side import TorchSide
@@ -45,10 +47,16 @@ class TorchModule(Opened):
         """Return the net that the module becomes, for any batch size where that can be."""
         model, bound = for_any_batch(self._imported(self.program), None if self._is_program else self._at)
         self.notes += notes_on_sizes(bound)
-        if left_out := [
-            f"'{module_path(node)[0] or node.name}'" for node in dropouts_left_out(self.program.graph.nodes)
-        ]:
+        nodes = self.program.graph.nodes
+        if left_out := [f"'{module_path(node)[0] or node.name}'" for node in dropouts_left_out(nodes)]:
             self.notes.append(f"left out, since no layer drops as they do in training: {', '.join(left_out)}")
+        if elsewhere := [f"'{module_path(node)[0] or node.name}'" for node in rows_that_learn_elsewhere(nodes)]:
+            self.notes.append(
+                "the row of padding_idx stays what it is, also where the table learns elsewhere:"
+                f" {', '.join(elsewhere)}"
+            )
+        if dropping := [] if self._is_program else attentions_that_drop(self._module):
+            self.notes.append(f"left out: the dropout of attention's weights in {', '.join(dropping)}")
         return model
 
     def _imported(self, program: ExportedProgram) -> TorchModel:
@@ -79,6 +87,12 @@ class TorchModule(Opened):
     def name_of(self, value: str) -> str | None:
         """Return the value's own name, which `side` uses too."""
         return value if value in self.source.names else None
+
+
+def attentions_that_drop(module: torch.nn.Module) -> list[str]:
+    """Return the paths of nn.MultiheadAttention modules whose weights are dropped in training."""
+    kinds = torch.nn.MultiheadAttention
+    return [f"'{path}'" for path, part in module.named_modules() if isinstance(part, kinds) and part.dropout > 0]
 
 
 def net_name(spec: str) -> str:

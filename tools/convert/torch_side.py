@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.fx import Interpreter, Node
 
 from mgcaffe.errors import DataError, describe_exception
-from mgcaffe.tools.convert.torch_in.importer import constants_of
+from mgcaffe.tools.convert.torch_in.constants import constants_of
 from mgcaffe.tools.convert.torch_in.operation import CHECKS, is_cast, is_copy, operator_name, shape_of
 
 

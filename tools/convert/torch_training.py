@@ -16,11 +16,12 @@ from mgcaffe.engine.layers.softmax_with_loss import TINY
 from mgcaffe.tools.convert.importing.resizing import weighted_sums
 from mgcaffe.tools.convert.importing.values import Constant
 from mgcaffe.tools.convert.torch_in.activations import SELU_ALPHA, SELU_FACTOR
-from mgcaffe.tools.convert.torch_in.importer import TorchModel, constant_values, constants_of
+from mgcaffe.tools.convert.torch_in.constants import constant_values, constants_of
+from mgcaffe.tools.convert.torch_in.importer import TorchModel
 from mgcaffe.tools.convert.torch_in.operation import CHECKS, arguments_of, is_cast, operator_name, works_in_place
 from mgcaffe.tools.convert.torch_in.products import scale_of
 from mgcaffe.tools.convert.torch_side import OneType, values_of_input
-from mgcaffe.tools.convert.training_step import CannotTrain, Place, Take
+from mgcaffe.tools.convert.training_step import CannotTrain, Take
 
 
 class TorchTraining:
@@ -58,7 +59,7 @@ class TorchTraining:
                 fixed[placeholders[name]] = tensor
                 continue
             leaf = fed[name] = _held(tensor).requires_grad_()
-            leaf.register_post_accumulate_grad_hook(partial(_give, self._places.get(constant.name), take))
+            leaf.register_post_accumulate_grad_hook(partial(self._give, constant.name, take))
         computed = constant_values(program.graph.nodes, fixed)
         held = {node: _held(value) for node, value in computed.items() if isinstance(value, torch.Tensor)}
         interpreter = _Trained(program.graph_module, held, self._model, self._names[output])
@@ -70,6 +71,18 @@ class TorchTraining:
             return backward_of_loss(interpreter.scores, labels)
         except (RuntimeError, IndexError) as error:
             raise CannotTrain(f"PyTorch cannot compute it: {str(error).splitlines()[0]}") from None
+
+    def _give(self, name: str, take: Take, leaf: torch.Tensor) -> None:
+        """Hand over a gradient, its rows in the net's order, and do not keep it.
+
+        One of a parameter that has no place in the net is compared with zeros, under the parameter's own name.
+        """
+        assert leaf.grad is not None
+        if name not in self._sums or name in self._places:
+            place, parameter = self._places.get(name, ((name, 0), Constant(leaf)))
+            rows = list(parameter.rows)
+            take(place, (leaf.grad[rows] if rows else leaf.grad).numpy())
+        leaf.grad = None
 
 
 def backward_of_loss(scores: torch.Tensor, labels: np.ndarray) -> float:
@@ -158,12 +171,3 @@ def _sums(parameters: Iterable[Constant]) -> dict[str, torch.Tensor]:
             found[each.name][list(each.rows) or ...] = each.tensor
             found.update((name, torch.zeros_like(each.tensor)) for name in each.addends)
     return found
-
-
-def _give(place: tuple[Place, Constant] | None, take: Take, leaf: torch.Tensor) -> None:
-    """Hand over a gradient, its rows in the net's order, and do not keep it."""
-    assert leaf.grad is not None
-    if place is not None:
-        rows = list(place[1].rows)
-        take(place[0], (leaf.grad[rows] if rows else leaf.grad).numpy())
-    leaf.grad = None

@@ -93,6 +93,30 @@ def test_an_exported_program_is_the_same_net(folder):
     assert again.holds and {each.name for each in again.differences} >= {"mul", "conv", "mean.flatten", "fc"}
 
 
+def test_what_of_attention_and_tables_is_not_as_in_training_is_noted(folder, capsys):
+    (folder / "text.py").write_text(
+        "import torch\nfrom torch import nn\n\nclass Text(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.words = nn.Embedding(11, 8, padding_idx=0)\n"
+        "        self.heads = nn.MultiheadAttention(8, 2, dropout=0.1, batch_first=True)\n\n"
+        "    def forward(self, ids):\n        x = self.words(ids)\n        x = self.heads(x, x, x)[0]\n"
+        "        return nn.functional.linear(x.mean(1), self.words.weight)\n"
+    )
+    assert main(["convert", "text.py:Text", "net.prototxt", "--input_shape", "2,5"]) == 0
+    said = capsys.readouterr().out
+    assert "left out: the dropout of attention's weights in 'heads'" in said
+    assert "the row of padding_idx stays what it is, also where the table learns elsewhere: 'words'" in said
+
+
+def test_a_program_without_inputs_is_refused(folder, capsys):
+    class Nothing(torch.nn.Module):
+        def forward(self):
+            return torch.ones(2, 3).tanh()
+
+    torch.export.save(torch.export.export(Nothing(), (), strict=False), "nothing.pt2")
+    assert main(["convert", "nothing.pt2", "net.prototxt"]) in (2, 65)
+    assert "bug" not in capsys.readouterr().err
+
+
 def test_modules_that_cannot_become_a_net_can_be_compared(folder):
     shape = [("", (2, 3, 4, 4))]
     result = compare_models(["nets.py:RunningSum"], ["nets.py:RunningSum"], input_shapes=shape)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-
 import torch
 
 from mgcaffe.tools.convert.importing.activations import clipped
@@ -126,7 +125,7 @@ def _covered(op: Operation, large: Shape, small: Shape) -> tuple[int, int]:
 
 
 def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: Constant | None = None) -> Value:
-    """Add a Scale or Bias with a parameter, a Scale also with a bias of the same shape; infinities do not learn.
+    """Add a Scale or Bias with a parameter, a Scale also with a bias of the same shape.
 
     What is to be repeated along axes between others is repeated, or, if it is trained, a blob.
     """
@@ -141,7 +140,7 @@ def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: 
             return y if bias is None else with_constant(op, "Bias", y, bias)
         constant = Constant(constant.tensor.reshape(inner).expand(x.shape[first:end]))
     blobs = [
-        Constant(each.tensor.reshape(x.shape[first:end]), each.name, each.trained and _is_finite(each))
+        Constant(each.tensor.reshape(x.shape[first:end]), each.name, each.trained)
         for each in (constant, bias)
         if each is not None
     ]
@@ -163,10 +162,6 @@ def _for_any_item(constant: Constant) -> Constant:
 def _are_alike(op: Operation, one: Value, two: Value) -> bool:
     """Return whether both values have a batch axis, or neither."""
     return op.made.is_fixed(one) == op.made.is_fixed(two)
-
-
-def _is_finite(constant: Constant) -> bool:
-    return bool(constant.tensor.isfinite().all())
 
 
 def _broadcast(op: Operation, kind: str, one: Value, two: Value) -> Value:

@@ -37,6 +37,9 @@ def for_any_batch(model: _Model, at: Callable[[int], _Model] | None) -> tuple[_M
         model: the net at the batch size that is asked for, the first axis of its first input.
         at: makes it at another one; None: it is the only one that there is.
     """
+    inputs = _inputs(model)
+    if not inputs or not inputs[0].input_param.shape[0].dim:
+        return model, []
     suspects, size = _with_sizes(model), _size(model)
     others = [layer.name for layer in model.source.param.layer if not _computes_each_item(layer, size)]
     if at is None or not others:

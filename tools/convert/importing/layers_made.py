@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from mgcaffe.engine.weights.saved_layers import SavedBlob, SavedLayer
+from mgcaffe.errors import NetError
 from mgcaffe.prototxt import LayerParameter, NetParameter, ParamSpec
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 
@@ -168,7 +169,11 @@ class LayersMade:
         """Give parameters that several layers read the name that makes Caffe's layers share them.
 
         Their shapes may differ. Where their counts do, an importer has repeated values: these are parameters apart.
+
+        Raises:
+            NetError: a recurrent layer holds one in the order of its own gates, or in a sum, and another layer has it.
         """
+        self._refuse_two_forms()
         users = Counter((blob.name, blob.tensor.numel()) for _, blobs in self._constants for blob in blobs if blob.name)
         counts: dict[str, list[int]] = {}
         for name, count in users:
@@ -185,6 +190,20 @@ class LayersMade:
                     layer.param[index].name = shared
                     if shapes.setdefault(shared, shape) != shape:
                         layer.param[index].share_mode = ParamSpec.PERMISSIVE
+
+    def _refuse_two_forms(self) -> None:
+        forms: dict[str, tuple[str, Any]] = {}
+        for layer, blobs in self._constants:
+            for blob in blobs:
+                own = tuple(blob.rows), tuple(blob.addends)
+                for name, form in ((blob.name, own), *((each, (blob.name, own)) for each in blob.addends)):
+                    first, known = forms.setdefault(name, (layer.name, form))
+                    if name and known != form:
+                        raise NetError(
+                            f"layers '{first}' and '{layer.name}' both read '{name}', which a recurrent layer holds in"
+                            " another order or in a sum of biases",
+                            hint="give them parameters of their own",
+                        )
 
     def weights(self) -> list[SavedLayer]:
         """Return the layers' parameters, which stay where they are."""

@@ -103,8 +103,10 @@ def einsum(op: Operation, operands: Sequence[Value], equation: str) -> Value:
     """Compute an einsum of two blobs: MatMul, between Permutes and Reshapes."""
     left, arrow, result = equation.replace(" ", "").partition("->")
     terms = left.split(",")
-    if len(operands) != 2 or len(terms) != 2:
+    if len(operands) != 2:
         op.refuse(f"it multiplies {len(operands)} operands; MatMul takes two")
+    if len(terms) != 2:
+        op.refuse(f"its equation '{equation}' is not for two operands")
     counts = [len(x.shape) - len(term.replace("...", "")) for x, term in zip(operands, terms, strict=True)]
     fits = all(count == 0 or ("..." in term and count > 0) for count, term in zip(counts, terms, strict=True))
     known = set(left) >= set(result) - {"."}

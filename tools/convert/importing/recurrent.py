@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -61,7 +61,7 @@ def with_gates(weight: Constant, blocks: Sequence[int]) -> Constant:
     """
     size = len(weight.tensor) // len(blocks)
     rows = [block * size + row for block in blocks for row in range(size)]
-    return Constant(weight.tensor[rows], weight.name, weight.trained, rows)
+    return replace(weight, tensor=weight.tensor[rows], rows=rows)
 
 
 def sum_of_biases(one: Constant, two: Constant) -> Constant:

@@ -23,6 +23,8 @@ from mgcaffe.tools.convert.onnx_in.tensors import MAX_VALUES
 from mgcaffe.tools.convert.onnx_reading import open_shape
 
 _SAME_WEIGHT = ("Identity", "Cast", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
+_MASKING = -1e4
+"""No weight is so low: such a number is added to scores to mask them."""
 OURS = "mgcaffe"
 """What our own exporter calls itself."""
 
@@ -215,7 +217,9 @@ class _Import:
 
 
 def _weight(name: str, tensor: torch.Tensor) -> Constant:
-    return Constant(tensor, name, trained=tensor.is_floating_point())
+    """Return what a tensor of the file becomes: one that is trained, if its numbers may be a weight's."""
+    masks = tensor.is_floating_point() and bool((tensor.detach() <= _MASKING).any())
+    return Constant(tensor, name, trained=tensor.is_floating_point() and not masks)
 
 
 def _input_shapes(graph: Graph, given: Mapping[str, Shape]) -> dict[str, Shape]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mgcaffe.tools.convert.importing import unrolled
@@ -44,7 +44,7 @@ class _Direction:
         if self.biases is None:
             return None
         one, two = self.biases
-        return Constant(one.tensor + two.tensor, one.name, one.trained)
+        return Constant(one.tensor + two.tensor, one.name, one.trained, movers=2)
 
 
 def lstm(op: Operation) -> Sequence[Value]:
@@ -170,6 +170,12 @@ def _directions(op: Operation, gates: int, inputs: int, reverses: Sequence[bool]
     if op.integer("hidden_size", hidden) != hidden:
         op.refuse(f"its hidden_size is {op.integer('hidden_size', hidden)}, and its R is for {hidden}")
     bias = None if op.input(3) is None else op.weight(3, "B", (count, 2 * gates * hidden))
+    # Steps share parameters by name, also those that are computed in the file.
+    weight, recurrent, bias = (
+        each if each is None or each.name else replace(each, name=op.layer_name(name))
+        for each, name in ((weight, "W"), (recurrent, "R"), (bias, "B"))
+    )
+    assert weight is not None and recurrent is not None
     return [
         _Direction(
             _part(weight, number),

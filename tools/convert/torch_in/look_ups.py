@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 
 from mgcaffe.tools.convert.importing import products
+from mgcaffe.tools.convert.importing.arithmetic import with_constant
 from mgcaffe.tools.convert.importing.filters import inner_product
 from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.torch_in import shapes
-from mgcaffe.tools.convert.torch_in.operation import Operation, operator_name, shape_of
+from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, operator_name, shape_of
 
 _MODES = ("SUM", "MEAN")
 
 
 def embedding(op: Operation) -> Value:
     """embedding: Embed; with a row that is not trained (padding_idx), a Scale by zeros for it, from another Embed."""
-    table, rows = _table(op), op["indices"]
+    table, rows, padding = _table(op), op["indices"], op["padding_idx"]
     if isinstance(rows, Constant):
-        return products.looked_up(op, table, rows.tensor)
+        y = products.looked_up(op, table, rows.tensor)
+        at_padding = (rows.tensor == padding)[..., None]
+        if not table.trained or padding == -1 or not at_padding.any():
+            return y
+        y = with_constant(op, "Scale", y, Constant((~at_padding).float()))
+        return with_constant(op, "Bias", y, Constant(at_padding * table.tensor[padding].detach()))
     rows = op.as_blob(rows)
     y = looked_up_by(op, table, rows)
-    padding = op["padding_idx"]
     if not table.trained or padding == -1:
         return y
     others = torch.ones(len(table.tensor), 1)
@@ -95,6 +100,17 @@ def _before(node: object) -> Node | None:
         return None
     source = node.args[0]
     return source if isinstance(source, Node) else None
+
+
+def rows_that_learn_elsewhere(nodes: Iterable[Node]) -> list[Node]:
+    """Return the look-ups with a row that is not trained by them, of a table that other nodes read too."""
+    found = []
+    for node in nodes:
+        if operator_name(node) == "embedding" and arguments_of(node)["padding_idx"] not in (None, -1):
+            table: Any = node.args[0]
+            if len(table.users) > 1:
+                found.append(node)
+    return found
 
 
 OPERATORS: Mapping[str, Callable[[Operation], Result]] = {"embedding": embedding, "embedding_bag": embedding_bag}

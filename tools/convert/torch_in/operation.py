@@ -18,6 +18,8 @@ CHECKS = {"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "_guards
 """Checks that export leaves in a graph; they compute nothing."""
 _RESIZING = ("upsample_", "_upsample_", "adaptive_")
 """How the names begin of operators that make an image anew, also where it keeps its size."""
+_OF_MANY_OPERATORS = ("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLayer")
+"""Modules of PyTorch's own whose layers are called after their operators as well, as those of a user's modules are."""
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _TORCH = Path(torch.__file__).parent
 
@@ -93,7 +95,7 @@ def module_path(node: Node) -> tuple[str, bool]:
     path, kind = stack[-1]
     kind = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
     path = path.replace("L['self']", "").removeprefix(".")
-    return path.partition("@")[0], kind.startswith("torch.nn.modules.")
+    return path.partition("@")[0], kind.startswith("torch.nn.modules.") and not kind.endswith(_OF_MANY_OPERATORS)
 
 
 def place_of(node: Node) -> Location | None:
@@ -156,7 +158,7 @@ class Operation(importing.Operation):
     def any_blob(self, items: int) -> Value | None:
         """Return a blob that has so many items, the first that there is; None where there is none."""
         blobs = (each for each in self._known.values() if isinstance(each, Value) and not each.pad)
-        return next((each for each in blobs if each.shape[:1] == (items,)), None)
+        return next((each for each in blobs if each.shape[:1] == (items,) and not self.made.is_fixed(each)), None)
 
     def is_constant(self, node: Node) -> bool:
         """Return whether another node has become a parameter or constant; not if it comes later."""

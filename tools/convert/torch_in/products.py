@@ -89,9 +89,13 @@ def where(op: Operation) -> Value:
     return products.chosen(op, condition, one, two)
 
 
+def _rank(value: Value | Constant) -> int:
+    return len(value.shape) if isinstance(value, Value) else value.tensor.dim()
+
+
 def index(op: Operation) -> Value:
     """index, index_select with numbers that are known: Embed of a parameter's rows, else InnerProduct."""
-    given = op["indices"] if "indices" in op.arguments else [None] * op["dim"] + [op["index"]]
+    given = op["indices"] if "indices" in op.arguments else [None] * (op["dim"] % _rank(op["self"])) + [op["index"]]
     found = [(axis, each) for axis, each in enumerate(given) if isinstance(each, Constant)]
     axes = [axis for axis, _ in found]
     if axes != list(range(axes[0], axes[0] + len(axes))):

@@ -69,8 +69,7 @@ def _unrolled(op: Operation, make: Callable[[Sequence[Constant]], unrolled.Cell]
     """Add the layers of all steps, layers and directions; `make` makes a cell of its parameters."""
     _, groups = _parameters(op)
     state: Result = op["hx"]
-    is_zero = isinstance(state, Constant) and not state.trained and not state.tensor.any()
-    first = None if is_zero else states(op, op.as_blob(state), "first")
+    first = None if _is_zero(state) else states(op, op.as_blob(state), "first")
 
     def run(number: int, x: Value) -> tuple[Value, Value]:
         reverse, part = _place(op, number)
@@ -141,22 +140,22 @@ def lstm_cell(op: Operation) -> Sequence[Value]:
 
 def _state(op: Operation, value: Result) -> Value | None:
     """Return a state that a cell begins with; None for zeros."""
-    if isinstance(value, Constant):
-        if value.tensor.any():
-            op.refuse("its state is a constant other than zeros, which no layer makes")
-        return None
-    return op.as_blob(value)
+    return None if _is_zero(value) else op.as_blob(value)
+
+
+def _is_zero(value: Result) -> bool:
+    return isinstance(value, Constant) and not value.trained and not value.tensor.any()
 
 
 def _first_states(op: Operation, count: int) -> list[State | None]:
     """Return the states that are inputs; None for zeros."""
     hx = op["hx"]
-    if all(isinstance(each, Constant) and not each.tensor.any() for each in hx):
+    if all(map(_is_zero, hx)):
         return [None] * count
     for each in hx:
         if not isinstance(each, Value) or op.made.maker_of(each).type != "Input":
             op.refuse(
-                "its first state is neither zeros nor an input, and no gradient flows to it, as in Caffe",
+                "its first state is learned, computed or no zeros, and no gradient flows to it, as in Caffe",
                 "make it an input of the module, or leave it out",
             )
     hidden, cell = (states(op, op.as_blob(each), f"first_{name}") for each, name in zip(hx, "hc", strict=True))

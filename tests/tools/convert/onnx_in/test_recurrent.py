@@ -12,7 +12,7 @@ from mgcaffe.tools.convert.caffe_side import CaffeSide, fitting_inputs
 from mgcaffe.tools.convert.model import Model
 from mgcaffe.tools.convert.onnx_files import read_onnx
 from tests.support.onnx_models import converted, model, written
-from tests.support.torchkit import types_of
+from tests.support.torchkit import layers_of, types_of
 
 STEPS = (7, 3, 5)
 
@@ -98,6 +98,30 @@ OTHERS = {
 def test_other_cells_become_layers_for_each_step(name, tmp_path):
     body, given = OTHERS[name]
     converted(model(body, given, shape=STEPS), tmp_path)
+
+
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize(("kind", "gates"), [("GRU", 3), ("RNN", 1)])
+def test_all_steps_have_the_same_parameters(kind, gates, computed, tmp_path):
+    body = f"v = Identity(w) q = Mul(r, one) {other(kind, inputs='x, v, q, b')}" if computed else other(kind)
+    made = converted(model(body, weights(gates=gates, one=np.float32(1)), shape=STEPS), tmp_path)
+    net = made.build()
+    owners = [each for layer in net.layers for each in layer.parameters if each.owner is None]
+    count = 6 if kind == "GRU" else 3  # R and the state's bias are two each in a GRU that resets first
+    assert len(owners) == count and all(each.lr_mult for each in owners)
+
+
+def test_the_sum_of_two_biases_moves_as_both_do(tmp_path):
+    layers = layers_of(converted(model(f"{lstm(outputs='y')}", weights(), shape=STEPS), tmp_path))
+    (layer,) = [each for each in layers if each.type == "LSTM"]
+    assert [(each.lr_mult, each.decay_mult) for each in layer.param] == [(1, 1), (2, 0.5), (1, 1)]
+
+
+@pytest.mark.parametrize(("low", "trained"), [(-np.inf, False), (-1e4, False), (-9.0, True)])
+def test_what_masks_scores_is_not_trained(low, trained, tmp_path):
+    mask = np.where(np.tri(5, dtype=bool), 0, low).astype(np.float32)
+    (layer, _) = layers_of(converted(model("a = Add(x, m) y = Softmax(a)", {"m": mask}, shape=(2, 3, 5, 5)), tmp_path))
+    assert layer.type == "Bias" and [each.lr_mult for each in layer.param] == ([] if trained else [0])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -25,6 +25,7 @@ REFUSED = {
                  r"it multiplies matrices of shapes .*operator MatMul, node 1 'qk', which makes 'a'"),
     "einsum of one": (13, 'y = Einsum<equation="abcd->abdc">(x)', {}, "it multiplies 1 operands"),
     "an equation": (13, 'y = Einsum<equation="abc,abd->acd">(x, x)', {}, "does not fit operands of 4 and 4 axes"),
+    "an equation for one": (13, 'y = Einsum<equation="abcd->abc">(x, x)', {}, "is not for two operands"),
     "an axis from nowhere": (13, 'y = Einsum<equation="abcd,abed->abz">(x, x)', {}, "does not fit operands of 4 and 4"),
     "a sum in an einsum": (13, 'y = Einsum<equation="abcd,abce->abe">(x, x)', {}, "it sums over an axis of one"),
     "limits of attention": (23, "y = Attention<softcap=2.0>(x, x, x)", {}, "it limits its products"),

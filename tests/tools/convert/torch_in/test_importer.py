@@ -229,7 +229,7 @@ REFUSED = {
     "pad before maximum of rows": (
         lambda x: F.max_pool1d(F.pad(x.flatten(2), (1, 1)), 2), "zeros are put around an image"),
     "too many weights": (
-        lambda x: F.interpolate(x.view(1, 1, 1, -1), (1, 10**6), mode="bilinear"), "it makes 1000000 pixels of 432"),
+        lambda x: F.interpolate(x.view(1, 1, 1, -1), (1, 10**6), mode="bilinear"), "it makes 1000000 values of 432"),
     "smaller than a pixel": (
         lambda x: F.interpolate(x[..., None], scale_factor=(1, 1, 0.5), mode="area"), r"shape \(3, 4, 6, 6, 0\)"),
     "divisor over volumes": (

@@ -150,6 +150,24 @@ def test_a_row_of_a_table_that_is_not_trained_stays_what_it_is(padding, zeros, m
     check_training_step(module, shape)
 
 
+@pytest.mark.parametrize("zeros", [True, False])
+def test_a_row_that_is_not_trained_may_be_among_known_rows(zeros, monkeypatch):
+    class Known(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.scores = nn.Embedding(11, 6, padding_idx=2), nn.Linear(6, 5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.scores(x + self.table(torch.tensor([1, 2, 2, 5])).sum(0))
+
+    module = seeded(Known())
+    if zeros:
+        module.table.weight.data[2] = 0
+    monkeypatch.setattr("tests.support.torchkit.seeded", lambda same: same)
+    converted(module, (3, 6))
+    check_training_step(module, (3, 6))
+
+
 def test_rows_of_a_table_may_be_known():
     class Places(nn.Module):
         def __init__(self) -> None:

@@ -309,6 +309,8 @@ IDIOMS = {
               ["Permute", "InnerProduct", "Permute", "Reshape"]),
     "index_of_pairs": (Function(lambda x: x[:, :, torch.tensor([[0], [-1]]), torch.tensor([5, 0, 5])]), SHAPE,
                        ["Reshape", "InnerProduct", "Reshape"]),
+    "index_select_from_behind": (Function(lambda x: x.index_select(-2, torch.tensor([5, 0]))), SHAPE,
+                                 ["Permute", "InnerProduct", "Permute"]),
     "index_select": (Function(lambda x: x.index_select(3, torch.tensor([5, 0]))), SHAPE, ["InnerProduct"]),
     "pad_of_other_axes": (Function(lambda x: F.pad(x, (0, 0, 0, 2, 1, 0)).tanh()), SHAPE,
                           ["Permute", "InnerProduct", "Permute", "Permute", "InnerProduct", "Permute", "TanH"]),

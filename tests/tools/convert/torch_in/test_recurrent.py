@@ -111,6 +111,20 @@ class OtherSteps(nn.Module):
         return self.scores(self.rnn(x.transpose(0, 1), state.unsqueeze(0))[1][0])
 
 
+class LearnedStart(nn.Module):
+    """Cells that begin with a state that is learned."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.cell, self.scores = getattr(nn, kind)(5, 6), nn.Linear(6, 5)
+        self.first = nn.Parameter(torch.zeros(3, 6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = (self.first, torch.tanh(self.first)) if isinstance(self.cell, nn.LSTMCell) else self.first
+        state = self.cell(x, state)
+        return self.scores(state[0] if isinstance(self.cell, nn.LSTMCell) else state)
+
+
 _GIVEN = ["Reduction", "Power", "Slice", "Power", "Reshape", "Tile"]
 _BACK = ["Permute", "InnerProduct", "Permute"]
 _BOTH = [*_GIVEN, "LSTM", *_BACK, "LSTM", *_BACK, "Concat"]
@@ -145,6 +159,9 @@ MODULES = {
     "GRU, one step": (Other(bidirectional=True), (1, 3, 5), None),
     "RNN": (Other("RNN"), STEPS, None),
     "RNN of ReLU": (Other("RNN", nonlinearity="relu", bidirectional=True), STEPS, None),
+    "LSTM cell, a learned state": (LearnedStart("LSTMCell"), (3, 5), None),
+    "GRU cell, a learned state": (LearnedStart("GRUCell"), (3, 5), None),
+    "RNN cell, a learned state": (LearnedStart("RNNCell"), (3, 5), None),
     "GRU cell": (OtherSteps(), (3, 4, 5), None),
     "RNN cell": (OtherSteps("RNNCell"), (3, 4, 5), None),
     "RNN cell of ReLU, no biases": (OtherSteps("RNNCell", nonlinearity="relu", bias=False), (3, 4, 5), None),
@@ -169,6 +186,31 @@ def test_a_module_with_an_lstm_computes_the_same_and_trains_the_same(name):
     model = converted(module, shape)
     assert types is None or types_of(model) == types
     check_training_step(module, shape, fewer=sums_of_biases(module))
+
+
+class Shared(nn.Module):
+    """A parameter of a recurrent layer that another one reads as well."""
+
+    def __init__(self, name: str, other: str = "linear") -> None:
+        super().__init__()
+        self.rnn, self.again, self.name, self.other = nn.LSTM(6, 6), nn.LSTM(6, 6), name, other
+        if other == "bias":
+            self.again.bias_ih_l0 = self.rnn.bias_ih_l0
+        elif other == "both":
+            self.rnn.bias_hh_l0 = self.rnn.bias_ih_l0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.rnn(x)[0]
+        if self.other == "linear":
+            return nn.functional.linear(y, getattr(self.rnn, self.name))
+        return self.again(y)[0]
+
+
+@pytest.mark.parametrize(("name", "other"), [("weight_ih_l0", "linear"), ("", "bias"), ("", "both")])
+def test_a_parameter_that_an_lstm_holds_in_another_form_cannot_be_shared(name, other):
+    program = export_module(Shared(name, other), (7, 3, 6), "the module")
+    with pytest.raises(NetError, match=r"both read '\w+\.\w+', which a recurrent layer holds in another order"):
+        import_program(program, name="net", file="module")
 
 
 def test_the_sum_of_two_biases_moves_as_both_do():
@@ -232,11 +274,11 @@ def test_axes_can_be_reversed():
 
 
 class Learned(nn.Module):
-    """Begins with a state that is learned."""
+    """Begins with a state that is learned, of zeros by now or not."""
 
-    def __init__(self) -> None:
+    def __init__(self, value: float = 1.0) -> None:
         super().__init__()
-        self.rnn, self.h = nn.LSTM(5, 6), nn.Parameter(torch.ones(1, 3, 6))
+        self.rnn, self.h = nn.LSTM(5, 6), nn.Parameter(torch.full((1, 3, 6), value))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.rnn(x, (self.h, x.new_zeros(1, x.shape[1], 6)))[0]
@@ -252,7 +294,8 @@ class Alone(nn.Module):
 
 
 REFUSED = {
-    "a learned state": (Learned(), STEPS, "its first state is neither zeros nor an input"),
+    "a learned state of zeros": (Learned(0.0), STEPS, "its first state is learned"),
+    "a learned state": (Learned(), STEPS, "its first state is learned, computed or no zeros"),
     "so many steps": (Other(), (513, 3, 5), "it goes through 513 steps"),
     "projections": (Alone(proj_size=3), STEPS, "projections"),
 }
