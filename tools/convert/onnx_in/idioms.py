@@ -1,4 +1,4 @@
-"""Finds layers that are written out as several nodes: GELU, Swish, HardSwish, HardSigmoid, LayerNorm, LRN."""
+"""Finds layers that are written out as several nodes, as GELU, Swish, LayerNorm and LRN, and choices that never are."""
 
 from __future__ import annotations
 
@@ -25,9 +25,13 @@ def find_idioms(graph: Graph, constants: Mapping[str, Constant]) -> dict[int, Id
     found: dict[int, Idiom] = {}
     taken: set[int] = set()
     for node in reversed(graph.nodes):
-        if node.number in taken or node.domain or node.operator not in ("Mul", "Div", "Add"):
+        if node.number in taken or node.domain or node.operator not in ("Mul", "Div", "Add", "Where"):
             continue
-        for matches in (local_response_norm, _layer_norm, _gelu, _hard_swish, _hard_sigmoid, _swish):
+        for matches in (
+            (_never_nan,)
+            if node.operator == "Where"
+            else (local_response_norm, _layer_norm, _gelu, _hard_swish, _hard_sigmoid, _swish)
+        ):
             idiom = matches(search, node)
             if idiom is not None and search.closes(idiom, node):
                 found[node.number] = idiom
@@ -129,6 +133,21 @@ def _clipped_from(search: Search, name: str) -> str | None:
         bounds = [clip.attributes.get("min"), clip.attributes.get("max")]
     shifted = search.terms(clip.inputs[0], "Add")
     return shifted[0] if shifted is not None and bounds == [0, 6] and shifted[1] == 3 else None
+
+
+def _never_nan(search: Search, last: Node) -> Idiom | None:
+    """Match a choice of a number where a Softmax is NaN, if its mask is known and leaves something of each row."""
+    if len(last.inputs) != 3:
+        return None
+    condition, _, y = last.inputs
+    test, softmax = search.maker(condition, "IsNaN"), search.maker(y, "Softmax")
+    if test is None or test.inputs[0] != y or softmax is None or softmax.attributes.get("axis") != -1:
+        return None
+    total = search.maker(softmax.inputs[0], "Add")
+    masks = [search.constants[name].tensor for name in (total.inputs if total else ()) if name in search.constants]
+    if len(masks) != 1 or not masks[0].dim() or bool((masks[0] == -math.inf).all(-1).any()):
+        return None
+    return Idiom(y, lambda op, x: x)
 
 
 def _layer_norm(search: Search, last: Node) -> Idiom | None:

@@ -334,6 +334,9 @@ CASES = {
     "gelu by tanh": (13, "p = Pow(x, three) a = Mul(p, k) b = Add(x, a) c = Mul(b, r) d = Tanh(c) e = Add(d, one)"
                      "f = Mul(x, e) y = Mul(f, half)",
                      {"three": 3.0, "k": 0.044715, "r": (2 / np.pi) ** 0.5, "one": 1.0, "half": 0.5}, SHAPE, "GELU"),
+    "masked softmax": (
+        13, "a = Add(x, m) s = Softmax<axis=-1>(a) n = IsNaN(s) y = Where(n, zero, s)",
+        {"m": np.where(np.tri(6), 0, -np.inf).astype(np.float32), "zero": 0.0}, SHAPE, "Bias Softmax"),
     "swish, written out": (13, "a = Sigmoid(x) b = Mul(x, a) c = Mul(b, k) d = Sigmoid(c) y = Mul(d, b)", {"k": 1.5},
                            SHAPE, "Swish Swish"),
     "hard swish, written out": (

@@ -37,6 +37,9 @@ REFUSED = {
     "shared keys": (23, "k = Slice(x, o, p, p) y = Attention(x, k, k)", {"o": [0], "p": [1]},
                     "its queries, keys and values are"),
     "a computed condition": (13, "c = Greater(x, n) y = Where(c, x, n)", {"n": 0.0}, "no layer computes this operator"),
+    "a row without any of a softmax": (
+        13, "a = Add(x, m) s = Softmax<axis=-1>(a) n = IsNaN(s) y = Where(n, z, s)",
+        {"m": np.where(np.tri(6, k=-1), 0, -np.inf).astype(np.float32), "z": 0.0}, "operator IsNaN"),
     "a choice of two": (13, "y = Where(c, x, x)", {"c": np.tri(6, dtype=bool)}, "between other things than a blob and"),
     "a weight along other axes": (13, "e = Expand(w, s) y = Concat<axis=2>(e, x)",
                                   {"w": (1, 1, 1, 6), "s": [3, 4, 1, 6]}, "it repeats a weight of shape"),
