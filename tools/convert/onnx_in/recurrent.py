@@ -171,11 +171,8 @@ def _directions(op: Operation, gates: int, inputs: int, reverses: Sequence[bool]
         op.refuse(f"its hidden_size is {op.integer('hidden_size', hidden)}, and its R is for {hidden}")
     bias = None if op.input(3) is None else op.weight(3, "B", (count, 2 * gates * hidden))
     # Steps share parameters by name, also those that are computed in the file.
-    weight, recurrent, bias = (
-        each if each is None or each.name else replace(each, name=op.layer_name(name))
-        for each, name in ((weight, "W"), (recurrent, "R"), (bias, "B"))
-    )
-    assert weight is not None and recurrent is not None
+    weight, recurrent = _named(op, weight, "W"), _named(op, recurrent, "R")
+    bias = None if bias is None else _named(op, bias, "B")
     return [
         _Direction(
             _part(weight, number),
@@ -186,6 +183,10 @@ def _directions(op: Operation, gates: int, inputs: int, reverses: Sequence[bool]
         )
         for number, reverse in enumerate(reverses)
     ]
+
+
+def _named(op: Operation, weight: Constant, name: str) -> Constant:
+    return weight if weight.name else replace(weight, name=op.layer_name(name))
 
 
 def _part(weight: Constant, number: int) -> Constant:
