@@ -19,9 +19,9 @@ GPU_ARGS ?=
 # What `make lowest` installs as PyTorch: the lowest version that pyproject.toml admits, or another.
 TORCH ?= $(subst >=,==,$(shell grep -oE 'torch>=[0-9.]+' pyproject.toml))
 
-# Two processes run the tests; those with MPI jobs, whose fixtures train, stay with their file. With PYTEST_ARGS one half
-# of the suite may have no tests (exit code 5).
-IN_TWO := --numprocesses=2 --dist=worksteal
+# Three processes run the tests, since some of them wait, and two those with MPI jobs, whose fixtures train and which
+# stay with their file. With PYTEST_ARGS one half of the suite may have no tests (exit code 5).
+IN_THREE := --numprocesses=3 --dist=worksteal
 FILES_IN_TWO := --numprocesses=2 --dist=loadfile
 NONE_SELECTED := test $$? -eq 5
 
@@ -79,18 +79,18 @@ ctr: $(STAMP)  ## trains a click-through-rate net by ShadowSync on generated dat
 	@$(VENV)/bin/python examples/ctr/scores.py $(CTR)/run.json
 
 test: $(STAMP)  ## the whole test suite: what starts no MPI jobs, then what does
-	$(VENV)/bin/python -m pytest -m "not mpi" $(IN_TWO) $(PYTEST_ARGS) || $(NONE_SELECTED)
+	$(VENV)/bin/python -m pytest -m "not mpi" $(IN_THREE) $(PYTEST_ARGS) || $(NONE_SELECTED)
 	$(VENV)/bin/python -m pytest -m mpi $(FILES_IN_TWO) $(PYTEST_ARGS) || $(NONE_SELECTED)
 
 quick: $(STAMP)  ## the part of the test suite that takes under a minute: no MPI jobs, nothing slow
-	$(VENV)/bin/python -m pytest -m "not mpi and not slow" $(IN_TWO) $(PYTEST_ARGS)
+	$(VENV)/bin/python -m pytest -m "not mpi and not slow" $(IN_THREE) $(PYTEST_ARGS)
 
 lowest:  ## the test suite with the lowest versions that pyproject.toml admits; TORCH=torch==X.Y.Z for another PyTorch
 	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
 	@grep -oE '"[A-Za-z0-9-]+>=[0-9.]+' pyproject.toml | tr -d '"' | sed 's/>=/==/' | grep -v '^torch==' \
 	  > $(LOWEST)/constraints.txt
 	PIP_CONSTRAINT=$(LOWEST)/constraints.txt $(LOWEST)/bin/python -m pip install --quiet $(PIP_ARGS) $(TORCH) -e '.[test]'
-	PATH="$(CURDIR)/$(LOWEST)/bin:$$PATH" $(LOWEST)/bin/python -m pytest -m "not mpi" $(IN_TWO) $(PYTEST_ARGS)
+	PATH="$(CURDIR)/$(LOWEST)/bin:$$PATH" $(LOWEST)/bin/python -m pytest -m "not mpi" $(IN_THREE) $(PYTEST_ARGS)
 	PATH="$(CURDIR)/$(LOWEST)/bin:$$PATH" $(LOWEST)/bin/python -m pytest -m mpi $(FILES_IN_TWO) $(PYTEST_ARGS)
 
 soak: $(STAMP)  ## the long checks of tests/soak in full, as a table
