@@ -315,7 +315,7 @@ CASES = [
          lambda x: F.interpolate(x, size=(55, 55), mode="bilinear", align_corners=True)),
     Case("Filter", "", [(64, 4096), (64,)], lambda x, chosen: x[chosen.bool()], {1: binary}),
     Case("BatchReindex", "", [(64, 4096), (64,)], lambda x, index: x[index.long()], {1: labels(64)}),
-    Case("MatMul", "", [(8, 12, 197, 64), (8, 12, 64, 197)], torch.matmul),
+    Case("MatMul", "", [(96, 197, 64), (96, 64, 197)], torch.matmul),
     Case("DotInteraction", "", [(2048, 16), (2048, 26, 16)], _dot_interaction),
     Case("Reduction", "reduction_param { axis: 1 }", [ROWS], lambda x: x.sum(1)),
     Case("ArgMax", "argmax_param { axis: 1 }", [SCORES],
