@@ -53,7 +53,7 @@ class TorchModule(Opened):
         if elsewhere := [f"'{module_path(node)[0] or node.name}'" for node in rows_that_learn_elsewhere(nodes)]:
             self.notes.append(
                 "the row of padding_idx stays what it is, also where the table learns elsewhere:"
-                f" {', '.join(elsewhere)}"
+                f" {', '.join(dict.fromkeys(elsewhere))}"
             )
         if dropping := [] if self._is_program else attentions_that_drop(self._module):
             self.notes.append(f"left out: the dropout of attention's weights in {', '.join(dropping)}")

@@ -75,6 +75,19 @@ class Number(nn.Module):
     def forward(self, x):
         return x / x.shape[0]
 
+class Limit(nn.Module):
+    def forward(self, x):
+        return x.clamp(-1.0, x.shape[0] * 0.25)
+
+class Sometimes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.scores = nn.Linear(8, 5)
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.scores.weight, self.scores.bias if x.shape[0] < 3 else None)
+
 class Second(nn.Module):
     def forward(self, x):
         return x.unsqueeze(0)[:, 1]
@@ -154,6 +167,8 @@ def test_a_program_holds_for_its_own_size_as_a_note_says(folder):
         ("Items", 2, "add"),
         ("Number", 2, "div"),
         ("Number", 1, "div"),
+        ("Limit", 2, "clamp"),
+        ("Sometimes", 2, "linear"),
         ("Second", 2, "select"),
         ("Values", 3, "add"),
         ("Squeezed", 1, "squeeze"),

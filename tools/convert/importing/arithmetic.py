@@ -129,7 +129,8 @@ def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: 
 
     What is to be repeated along axes between others is repeated, or, if it is trained, a blob.
     """
-    if not constant.trained and bias is None:
+    is_for_items = constant.tensor.dim() == len(x.shape) and len(constant.tensor) == x.shape[0]
+    if is_for_items and not constant.trained and bias is None:
         constant = _for_any_item(constant)
     shape = tuple(constant.tensor.shape)
     first, end = _covered(op, x.shape, shape)
@@ -155,7 +156,7 @@ def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: 
 
 def _for_any_item(constant: Constant) -> Constant:
     """Return a constant without what it repeats along its first axis, such as ones for each item of a batch."""
-    one = constant.tensor[:1] if constant.tensor.dim() else constant.tensor
+    one = constant.tensor[:1]
     return Constant(one, constant.name) if torch.equal(one.expand_as(constant.tensor), constant.tensor) else constant
 
 

@@ -42,7 +42,7 @@ def for_any_batch(model: _Model, at: Callable[[int], _Model] | None) -> tuple[_M
         return model, []
     suspects, size = _with_sizes(model), _size(model)
     others = [layer.name for layer in model.source.param.layer if not _computes_each_item(layer, size)]
-    if at is None or not others:
+    if at is None:
         return model, suspects
     try:
         other = at(size + 1)
@@ -135,6 +135,9 @@ def _different_weights(model: Model, other: Model) -> list[str]:
     }
     assert isinstance(model.weights, Sequence) and isinstance(other.weights, Sequence)
     found = []
+    for one, two in zip(model.weights, other.weights, strict=False):
+        if one.blobs.keys() != two.blobs.keys():
+            return [one.name]
     for one, two in zip(model.weights, other.weights, strict=True):
         for number, blob in one.blobs.items():
             its = two.blobs[number]

@@ -108,7 +108,7 @@ def rows_that_learn_elsewhere(nodes: Iterable[Node]) -> list[Node]:
     for node in nodes:
         if operator_name(node) == "embedding" and arguments_of(node)["padding_idx"] not in (None, -1):
             table: Any = node.args[0]
-            if len(table.users) > 1:
+            if any(operator_name(user) != "embedding" for user in table.users):
                 found.append(node)
     return found
 
