@@ -41,7 +41,6 @@ def for_any_batch(model: _Model, at: Callable[[int], _Model] | None) -> tuple[_M
     if not inputs or not inputs[0].input_param.shape[0].dim:
         return model, []
     suspects, size = _with_sizes(model), _size(model)
-    others = [layer.name for layer in model.source.param.layer if not _computes_each_item(layer, size)]
     if at is None:
         return model, suspects
     try:
@@ -53,7 +52,8 @@ def for_any_batch(model: _Model, at: Callable[[int], _Model] | None) -> tuple[_M
         third = at(3)
         differing = _open_sizes(other, third) or _different_values(model, other, third)
     except EngineError:
-        return model, suspects or others
+        layers = model.source.param.layer
+        return model, suspects or [layer.name for layer in layers if not _computes_each_item(layer, size)]
     if differing:
         return model, bound
     for layer, wanted in zip(_inputs(other), _inputs(model), strict=True):

@@ -187,12 +187,17 @@ def looked_up(op: Operation, table: Constant, rows: torch.Tensor) -> Value:
         table: (rows, size).
         rows: whole numbers of any shape.
     """
-    count, size = table.tensor.shape
+    count = len(table.tensor)
     if count > MOST_ROWS:
         op.refuse(f"it takes rows of {count}, and float32 counts to {MOST_ROWS}")
-    numbers = op.parameter(Constant((rows % count).float()), "rows")
+    return looked_up_by(op, table, op.parameter(Constant((rows % count).float()), "rows"))
+
+
+def looked_up_by(op: Operation, table: Constant, rows: Value, part: str = "") -> Value:
+    """Take rows of a parameter, (rows, size), by numbers that are a blob: Embed."""
+    count, size = table.tensor.shape
     param = {"num_output": size, "input_dim": count, "bias_term": False}
-    return op.layer("Embed", [numbers], (*rows.shape, size), blobs=[table], embed_param=param)
+    return op.layer("Embed", [rows], (*rows.shape, size), part=part, blobs=[table], embed_param=param)
 
 
 def chosen_along(op: Operation, x: Value, axis: int, numbers: torch.Tensor) -> Value:

@@ -94,7 +94,7 @@ def direction(op: Operation, x: Value, cell: Cell) -> Direction:
         [shape, state, state],
         part=cell.part,
         blobs=[cell.weight, bias, cell.recurrent],
-        propagate_down=[True, False, False, False] if op.made.learns(x) else [],
+        propagate_down=[op.made.learns(x), False, False, False] if op.made.learns(goes_on) else [],
         recurrent_param={"num_output": hidden, "expose_hidden": True},
     )
     if steps > 1:  # not the state that is exposed: no gradient flows through that
@@ -129,7 +129,7 @@ def unit(op: Operation, x: Value, cell: Cell, hidden: Value | None, state: Value
     op.shape = wanted
     before = zeros if state is None else reshaped(op, state, whole, "state")
     bottoms = [before, reshaped(op, gates, (1, streams, 4 * size), "step"), goes_on]
-    flows = [state is not None, True, False] if op.made.learns(x) else []
+    flows = [state is not None, True, False] if op.made.learns(goes_on) else []
     c, h = op.layers("LSTMUnit", bottoms, [whole, whole], propagate_down=flows)
     return reshaped(op, h, flat, "h"), reshaped(op, c, flat, "c")
 

@@ -140,9 +140,7 @@ def _looked_up(op: Operation, rows: Value) -> Value:
     if table.tensor.dim() != 2 or axis != 0:
         shape = tuple(table.tensor.shape)
         op.refuse(f"it looks up values along axis {axis} of a weight of shape {shape}; Embed takes rows of a matrix")
-    param = {"num_output": table.tensor.shape[1], "input_dim": table.tensor.shape[0], "bias_term": False}
-    numbers = replace(rows, whole=False)
-    return op.layer("Embed", [numbers], (*rows.shape, table.tensor.shape[1]), blobs=[table], embed_param=param)
+    return products.looked_up_by(op, table, replace(rows, whole=False))
 
 
 OPERATORS: Table = {

@@ -30,12 +30,12 @@ def embedding(op: Operation) -> Value:
         y = with_constant(op, "Scale", y, Constant((~at_padding).float()))
         return with_constant(op, "Bias", y, Constant(at_padding * table.tensor[padding].detach()))
     rows = op.as_blob(rows)
-    y = looked_up_by(op, table, rows)
+    y = products.looked_up_by(op, table, rows)
     if not table.trained or padding == -1:
         return y
     others = torch.ones(len(table.tensor), 1)
     others[padding] = 0
-    mask = looked_up_by(op, Constant(others), rows, "others")
+    mask = products.looked_up_by(op, Constant(others), rows, "others")
     y = op.layer("Scale", [y, reshaped(op, mask, rows.shape, "others_flat")], part="masked", scale_param={"axis": 0})
     row = table.tensor[padding].detach()
     if not row.any():
@@ -43,13 +43,6 @@ def embedding(op: Operation) -> Value:
     at_row = op.layer("Power", [mask], mask.shape, part="padding", power_param={"scale": -1, "shift": 1})
     values = inner_product(op, at_row, Constant(row[:, None]), None, "padding_row")
     return op.layer("Eltwise", [y, values], part="with_padding")
-
-
-def looked_up_by(op: Operation, table: Constant, rows: Value, part: str = "") -> Value:
-    """Add an Embed."""
-    count, size = table.tensor.shape
-    param = {"num_output": size, "input_dim": count, "bias_term": False}
-    return op.layer("Embed", [rows], (*rows.shape, size), part=part, blobs=[table], embed_param=param)
 
 
 def embedding_bag(op: Operation) -> Sequence[Value]:

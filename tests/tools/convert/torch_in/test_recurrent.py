@@ -126,6 +126,18 @@ class LearnedStart(nn.Module):
         return self.scores(state[0] if isinstance(self.cell, nn.LSTMCell) else state)
 
 
+class AfterOne(nn.Module):
+    """Two sequences of one size, the first of them computed by a layer that learns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.one, self.two = nn.Linear(5, 5), nn.LSTM(5, 6), nn.LSTM(5, 6)
+        self.scores = nn.Linear(6, 5)
+
+    def forward(self, one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+        return self.scores(self.one(self.first(one))[0][-1] + self.two(two)[0][-1])
+
+
 _GIVEN = ["Reduction", "Power", "Slice", "Power", "Reshape", "Tile"]
 _BACK = ["Permute", "InnerProduct", "Permute"]
 _BOTH = [*_GIVEN, "LSTM", *_BACK, "LSTM", *_BACK, "Concat"]
@@ -166,6 +178,7 @@ MODULES = {
     "GRU cell": (OtherSteps(), (3, 4, 5), None),
     "RNN cell": (OtherSteps("RNNCell"), (3, 4, 5), None),
     "RNN cell of ReLU, no biases": (OtherSteps("RNNCell", nonlinearity="relu", bias=False), (3, 4, 5), None),
+    "a sequence after one that learns": (AfterOne(), {"one": STEPS, "two": STEPS}, None),
     "used twice": (Twice(), {"one": STEPS, "two": (4, 3, 5), "h": (1, 3, 6), "c": (1, 3, 6)}, None),
 }  # fmt: skip
 
