@@ -163,6 +163,17 @@ class ParameterArena:
             return values.view(outputs, height, width, channels).permute(0, 3, 1, 2)
         return values.view(parameter.shape)
 
+    def products(self) -> list[ArenaSlice]:
+        """Return the trainable parameters whose gradients are kept as products, which `diff` does not hold."""
+        return [each for each in self.slices if each.offset < self.trainable and each.parameter.product is not None]
+
+    def gradients(self) -> list[torch.Tensor]:
+        """Return the trainable gradients that `diff` holds, flat: all of them, or what lies between the products."""
+        products = self.products()
+        starts = [0, *(each.offset + each.count for each in products)]
+        stops = [*(each.offset for each in products), self.trainable]
+        return [self.diff[start:stop] for start, stop in zip(starts, stops, strict=True) if start < stop]
+
     def runs(self) -> list[Run]:
         """Return the trainable part cut into as few pieces of equal multipliers as possible, ascending."""
         runs: list[Run] = []

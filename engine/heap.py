@@ -14,6 +14,10 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 _M_MXFAST = 1
 _M_TRIM_THRESHOLD = -1
@@ -22,6 +26,7 @@ _NEVER = -1
 _MAPPED_FROM = 128 << 10
 _M_MMAP_MAX = -4
 _MAPPED_BLOCKS = 65536  # glibc's default
+_MADV_DONTNEED = 4
 _MADV_HUGEPAGE = 14
 _HUGE = 2 << 20
 _STRICT = "2"
@@ -122,6 +127,21 @@ def _advise_huge_pages() -> None:
         libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(block + ahead - begin), _MADV_HUGEPAGE)
         libc.free(ctypes.c_void_p(block))
     _is_advised = True
+
+
+def give_back(values: torch.Tensor) -> None:
+    """Give the pages of a tensor of zeros back to the kernel, which hands out new ones, of zeros, where it is used.
+
+    Args:
+        values: contiguous, on a CPU; what lies beside it in its first and last page keeps these.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return  # other kernels' madvise may leave or lose what the pages hold
+    page = resource.getpagesize()
+    begin = -(-values.data_ptr() // page) * page
+    end = (values.data_ptr() + values.nbytes) // page * page
+    if begin < end:
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _MADV_DONTNEED)
 
 
 @contextmanager

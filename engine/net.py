@@ -198,7 +198,7 @@ class Net(BuiltNet):
     def clear_param_diffs(self) -> None:
         """Forget all parameter gradients: the next one computed for a parameter replaces what is there."""
         for parameter in self.parameters:
-            parameter.fresh = True
+            parameter.fresh, parameter.product = True, None
         if self.table_look_ups is not None:
             self.table_look_ups.forget_gradients()
 

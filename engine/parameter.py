@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 
 from mgcaffe.engine.types import Shape
 from mgcaffe.prototxt import FillerParameter
+
+
+class KeptProduct(Protocol):
+    """A gradient that is kept as the two matrices whose product it is (`ProductGradient`)."""
+
+    @property
+    def is_surely_finite(self) -> bool:
+        """Whether no value of the gradient can be infinite or NaN; False where that is not certain."""
+
+    def pieces(self) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Yield which rows of the gradient come, and these rows, whose memory the next ones use again."""
+
+    def write(self, total: torch.Tensor) -> None:
+        """Write the whole gradient to a tensor of its shape."""
 
 
 @dataclass(eq=False)
@@ -34,6 +49,8 @@ class Parameter:
         explicit_multipliers: those of lr_mult and decay_mult that a prototxt gives for the owned values.
         memory_format: the order in memory of `data` and `diff`.
         fresh: True while `diff` holds nothing of this iteration: the next gradient replaces it.
+        keeps_product: whether a gradient that is the product of two much smaller matrices may be kept as these.
+        product: the gradient that is kept so, which `diff` does not hold; None: there is none.
     """
 
     shape: Shape
@@ -50,6 +67,8 @@ class Parameter:
     given: Callable[[], None] | None = field(default=None, repr=False)
     explicit_multipliers: dict[str, float] = field(default_factory=dict, repr=False)
     memory_format: torch.memory_format = field(default=torch.contiguous_format, repr=False)
+    keeps_product: bool = field(default=False, repr=False)
+    product: KeptProduct | None = field(default=None, repr=False)
     _fresh: bool = field(default=True, repr=False)
 
     @property
@@ -88,6 +107,12 @@ class Parameter:
         else:
             self.diff.add_(gradients.sum(0))
 
+    def complete(self) -> None:
+        """Let `diff` hold the gradient, if it is kept as a product."""
+        if self.product is not None:
+            self.product.write(self.diff)
+            self.product = None
+
     def beta(self) -> float:
         """0.0 if the next gradient replaces `diff`, else 1.0; marks `diff` as written.
 
@@ -109,8 +134,10 @@ class Parameter:
 
     def gradient_values(self) -> torch.Tensor:
         """Return all values of the gradient that may differ from zero, in any shape."""
+        self.complete()
         return self.diff
 
     def dense_diff(self) -> torch.Tensor:
         """Return the gradient in the parameter's shape."""
+        self.complete()
         return self.diff

@@ -143,7 +143,7 @@ class Solver(SavedSolver):
             callback()
         self._debug.begin(self._is_due(self.param.display))
         self._finite.begin()
-        gradients = self._trainer.compute_gradients(self.seed, self.iteration)
+        gradients = self._trainer.compute_gradients(self.seed, self.iteration, together=self._needs_all_gradients)
         return TrainingIteration(self.iteration, began, gradients.loss, gradients.data_wait_s, gradients.data_work_s)
 
     def _agree(self, iteration: TrainingIteration) -> None:
@@ -166,6 +166,11 @@ class Solver(SavedSolver):
         self._rewind_test()
         self.snapshot()
 
+    @property
+    def _needs_all_gradients(self) -> bool:
+        """Whether callbacks, debug_info or a rescue look at all gradients, or at weights, before an update ends."""
+        return bool(self._on_start or self._on_gradients_ready or self.param.debug_info or ulfm.is_enabled())
+
     def _choose_rate(self, iteration: TrainingIteration) -> None:
         iteration.smoothed_loss = self._smoothed.add(iteration.loss)
         if (news := self._policy.observe(iteration.number, iteration.smoothed_loss)) is not None:
@@ -174,9 +179,7 @@ class Solver(SavedSolver):
 
     def _take_gradients(self, iteration: TrainingIteration) -> None:
         """Wait for the means of the gradients, and update each group as it comes where nothing needs them all."""
-        # Callbacks, debug_info and a rescue look at all gradients, or at weights, before an update ends.
-        together = bool(self._on_start or self._on_gradients_ready or self.param.debug_info or ulfm.is_enabled())
-        found = self._trainer.take_gradients(iteration.rate, iteration.number, together=together)
+        found = self._trainer.take_gradients(iteration.rate, iteration.number, together=self._needs_all_gradients)
         iteration.comm, iteration.is_updated = found
         self._meter.communicated(iteration.comm)
 

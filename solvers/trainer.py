@@ -6,7 +6,8 @@ Caffe: Solver::Step and SGDSolver::ApplyUpdate.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from mgcaffe.comm.replicas.figures import SyncFigures
 from mgcaffe.engine import Net
 from mgcaffe.engine.capture.replayed_pass import ReplayedPass
 from mgcaffe.engine.data.stages import sum_stages
+from mgcaffe.engine.heap import give_back
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
@@ -24,6 +26,7 @@ from mgcaffe.solvers.exchange.iteration_clock import IterationClock
 from mgcaffe.solvers.exchange.pending_update import PendingUpdate
 from mgcaffe.solvers.exchange.ranks import changed_by_forward
 from mgcaffe.solvers.loss_scale import LossScale
+from mgcaffe.solvers.update.kept_products import parameters_that_keep_products
 from mgcaffe.solvers.update.updater import Updater, clip_factor
 
 
@@ -107,6 +110,10 @@ class Trainer:
         self._clip_gradients: float = param.clip_gradients
         want_frozen_gradients(param, net)
         self._frozen = frozen_gradients(param, net)
+        self._keeping_products = parameters_that_keep_products(net, param, updater)
+        if averaging.is_alone:
+            for parameter in self._keeping_products:
+                give_back(parameter.diff)
         self._rank = rank
         self._loss_scale = loss_scale
         self._scale = 1.0  # of the gradients that lie in the net
@@ -124,11 +131,16 @@ class Trainer:
         """Records that one rank reads in an iteration, 0 if no data layer reads any."""
         return self._iter_size * max((layer.batch_size for layer in self.net.data_layers), default=0)
 
-    def compute_gradients(self, seed: int, iteration: int) -> Pass:
+    def compute_gradients(self, seed: int, iteration: int, *, together: bool = False) -> Pass:
         """Sum up the gradients of the micro-batches in the arena and begin to average them over the ranks.
 
         The net's random stream starts anew from (seed, rank, iteration, micro-batch) each time, so that
         nothing random has to be stored in a snapshot.
+
+        Args:
+            seed: of the run's random numbers.
+            iteration: updates done before this one.
+            together: as for `take_gradients`; otherwise one rank alone may keep gradients as products for the update.
         """
         self._waited = None
         waited = self._data_wait()
@@ -147,10 +159,23 @@ class Trainer:
                 self._pass.backward()
         self._clock.forward = self._clock.now()
         self.averaging.begin()
-        self._pass.backward(self._layer_done)
+        with self._products_kept(not together):
+            self._pass.backward(self._layer_done)
         self.averaging.backward_done()
         self._passes_ended = time.perf_counter()
         return Pass(loss / self._iter_size, self._data_wait() - waited, self._new_data_work())
+
+    @contextmanager
+    def _products_kept(self, allowed: bool) -> Iterator[None]:
+        """Let the last backward pass keep gradients as products, where one rank trains alone."""
+        parameters = self._keeping_products if allowed and self.averaging.is_alone else []
+        for parameter in parameters:
+            parameter.keeps_product = True
+        try:
+            yield
+        finally:
+            for parameter in parameters:
+                parameter.keeps_product = False
 
     def wait(self) -> CommReport:
         """Return once all gradients are means over the ranks; `take_gradients` then updates none of them."""
@@ -218,6 +243,8 @@ class Trainer:
     def drop_gradients(self) -> None:
         """Take note that the gradients are not used; the next ones may be computed without the trainer."""
         self._scale = 1.0
+        for parameter in self._keeping_products:
+            parameter.product = None
 
     def _take_factor(self) -> float:
         """Return the factor on the gradients for an update, after which they are not used again."""

@@ -42,9 +42,9 @@ ORDER: dict[str, tuple[str, ...]] = {
         "blob", "arena", "checks.memory", "kernels.processor", "kernels.precision", "kernels.choice.operation",
         "kernels.choice.choices", "kernels.choice", "layer_context", "layer", "host_copies", "host_blob", "user_layer",
         "checks.fork_fields", "checks.said_once", "checks.unused_fields", "checks.sizes", "registry", "kernels",
-        "fillers", "tables", "layers.shared", "weights.hdf5_image", "data.random_numbers", "data.batch_memory",
-        "data.stages", "data.batches", "data.images", "data.record_source", "data.leveldb", "data.lmdb", "data",
-        "layers", "graph", "weights", "built_net", "net", "capture", "tuning",
+        "product_gradient", "fillers", "tables", "layers.shared", "weights.hdf5_image", "data.random_numbers",
+        "data.batch_memory", "data.stages", "data.batches", "data.images", "data.record_source", "data.leveldb",
+        "data.lmdb", "data", "layers", "graph", "weights", "built_net", "net", "capture", "tuning",
     ),
     "solvers": (
         "source", "events", "snapshots.names", "snapshots.files", "snapshots.manifest", "training_iteration",

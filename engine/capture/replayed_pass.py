@@ -10,8 +10,10 @@ from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.capture.captured_range import CapturedRange, OnLayerDone
 from mgcaffe.engine.graph.fused_layer import FusedLayer
 from mgcaffe.engine.graph.node import Node
+from mgcaffe.engine.kernels.linear_ways import is_large
 from mgcaffe.engine.kernels.precision import FLOAT32
 from mgcaffe.engine.layers.convolution import FilterLayer
+from mgcaffe.engine.layers.inner_product import InnerProduct
 from mgcaffe.engine.net import Net
 
 _FEWEST = 2
@@ -101,4 +103,7 @@ def _is_capturable(node: Node, read: Container[Blob]) -> bool:
     # A loss is read by the net where nothing else does.
     is_plain = not any(weight and blob in read for blob, weight in zip(node.tops, node.loss_weights, strict=True))
     reads_others = any(isinstance(member, FilterLayer) and member.make_bottom is not None for member in members)
-    return is_owner and is_plain and not reads_others and all(member.capturable for member in members)
+    # A gradient may be kept as a product (`Parameter.keeps_product`), whose calls come with the update.
+    may_keep_product = any(isinstance(each, InnerProduct) and is_large(each.parameters[0].data) for each in members)
+    is_closed = is_owner and is_plain and not (reads_others or may_keep_product)
+    return is_closed and all(member.capturable for member in members)

@@ -48,9 +48,12 @@ _FEW_ROWS_OF_16_BITS = 32
 _ROWS_OF_BLOCKS = range(16, 129)
 _ROWS_OF_IMAGES, _ROWS_OF_IMAGES_ON_INTELS = range(16, 65), range(4, 33)
 _FEW_OUTPUTS, _FEW_OUTPUTS_ON_INTELS = 16, 32
-_LARGE_WEIGHT, _VERY_LARGE_WEIGHT, _VERY_LARGE_ON_INTELS = 1 << 20, 1 << 24, 3 << 20
+_VERY_LARGE_WEIGHT, _VERY_LARGE_ON_INTELS = 1 << 24, 3 << 20
 _MOST_BLOCKS_OF_DX = 5
 _WORTH_A_PRIMITIVE = 1 << 24
+_VECTOR = 16
+LARGE_WEIGHT = 1 << 20
+"""From how many values on reading a weight takes longer than the arithmetic of a few rows."""
 PIECE = 1 << 20
 """How many values of a gradient oneDNN makes at a time."""
 BLOCK = 1 << 18
@@ -102,8 +105,12 @@ def add_product(total: torch.Tensor, left: torch.Tensor, right: torch.Tensor, be
 
 
 def rows_of_piece(total: torch.Tensor) -> int:
-    """Return how many rows of a weight's gradient are made at a time where it is made in pieces."""
-    return max(1, PIECE // max(1, total.shape[1]))
+    """Return how many rows of a weight's gradient are made at a time where it is made in pieces.
+
+    From 16 on they are a multiple of 16, so that updates compute all values of a piece by vectors but the last one's.
+    """
+    rows = max(1, PIECE // max(1, total.shape[1]))
+    return rows if rows < _VECTOR else rows // _VECTOR * _VECTOR
 
 
 def suits_float32(rows: torch.Tensor) -> bool:
@@ -117,7 +124,7 @@ def suits_float32(rows: torch.Tensor) -> bool:
 
 def is_large(weight: torch.Tensor) -> bool:
     """Return whether a weight is so large that reading it takes longer than the arithmetic of a few rows."""
-    return weight.numel() >= _LARGE_WEIGHT
+    return weight.numel() >= LARGE_WEIGHT
 
 
 def _suits_onednn(x: torch.Tensor, weight: torch.Tensor) -> bool:

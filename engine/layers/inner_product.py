@@ -22,6 +22,7 @@ from mgcaffe.engine.kernels import linear
 from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.shared.fields import refuse_fork_fields
+from mgcaffe.engine.product_gradient import add_product
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
@@ -71,7 +72,7 @@ class InnerProduct(Layer):
         return [y.view(*bottom.shape[: self.axis], self.outputs)]
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Add the weight's gradient in its place, of which at most a piece has a tensor of its own."""
+        """Add the weight's gradient in its place, or keep what it is the product of (`ProductGradient`)."""
         x, bottom_shape = self.saved
         dy = top_diffs[0].reshape(len(x), self.outputs)
         weight = self.parameters[0]
@@ -80,7 +81,7 @@ class InnerProduct(Layer):
         if weight.wanted:
             # This product does not read the weight, so its operands are rounded over few rows as well.
             left, right = map(self.context.precision.narrow, (x, dy) if self.transpose else (dy, x))
-            linear.add_product(weight.diff, left, right, weight.beta(), self.context.choices)
+            add_product(weight, left, right, self.context.choices)
         if not wanted[0]:
             return [None]
         return [linear.backward_data(self._operand(dy), self._weight(), self.context.choices).view(bottom_shape)]

@@ -105,7 +105,10 @@ class FiniteCheck:
         rows = [each.values for table in self._tables() for each in table.gradients]
         sums = [*self._sums, *_sums([*rows, *self._on_their_way(), *self._frozen])]
         if self._communicator.size == 1:
-            sums.append(self._net.arena.diff[: self._net.arena.trainable].sum())
+            for piece in self._net.arena.products():
+                if piece.parameter.product is not None and not piece.parameter.product.is_surely_finite:
+                    piece.parameter.complete()
+            sums += [gradients.sum() for gradients in self._net.arena.gradients()]
         if not sums:
             return 0.0
         return float(sums[0] if len(sums) == 1 else torch.stack(sums).sum())
@@ -137,6 +140,8 @@ class FiniteCheck:
         if math.isfinite(loss) and math.isfinite(iteration.probe):
             self._accept(iteration)
             return False
+        for piece in self._net.arena.products():
+            piece.parameter.complete()
         gradients = [self._net.arena.diff[: self._net.arena.trainable]]
         gradients += [table.gradient_values() for table in self._tables()]
         gradients += [*self._on_their_way(), *self._frozen]

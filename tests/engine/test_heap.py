@@ -6,8 +6,10 @@ import platform
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import torch
 
 from mgcaffe.engine import heap
 
@@ -176,3 +178,25 @@ def test_the_heap_grows_ahead_where_that_gives_huge_pages_and_costs_nothing(
             lambda limit, limited=limited: (1 << 40 if limit == limited else resource.RLIM_INFINITY,) * 2,
         )
         assert not heap._may_grow_ahead()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="pages are given back where the C library is glibc")
+def test_pages_that_are_given_back_take_no_memory_and_hold_zeros():
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    size = 64 << 20
+    around = torch.ones(size // 4 + 64)
+    values = around[32:-32].zero_()
+    before = resident()
+    heap.give_back(values)
+    assert before - resident() > size * 0.9
+    assert not values.any() and (around[:32] == 1).all() and (around[-32:] == 1).all()
+    values.fill_(2)
+    assert (values == 2).all()
+
+
+def test_less_than_a_page_is_left_as_it_is():
+    values = torch.zeros(8)
+    heap.give_back(values[2:5])
+    assert not values.any()

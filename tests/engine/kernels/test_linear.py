@@ -186,7 +186,7 @@ def test_a_large_gradient_is_not_rounded_where_operands_are_widened(
     monkeypatch.setattr(processor, "multiplies_bf16", lambda: has_instructions)
     monkeypatch.setattr(processor, "FAST_MM", fast_mm)
     monkeypatch.setattr(processor, "ON_AVX2", on_avx2)
-    monkeypatch.setattr(linear_ways, "_LARGE_WEIGHT", 7 * 11 + (not is_large))
+    monkeypatch.setattr(linear_ways, "LARGE_WEIGHT", 7 * 11 + (not is_large))
     left, right = random_input((rows, 7)).bfloat16(), random_input((rows, 11), seed=2).bfloat16()
     total = random_input((7, 11), seed=3).float() if beta else torch.full((7, 11), float("nan"))
     before = total.clone() if beta else torch.zeros(7, 11)

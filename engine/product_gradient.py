@@ -1,0 +1,100 @@
+"""The gradient of a large weight of an inner product, kept as the two matrices whose product it is.
+
+The gradient of a weight of N x K values over M rows is left^T right, of M x N and M x K values. AlexNet's fc6 has 37.7
+million weights, and with a batch of 16 its two matrices have 0.2 million values together. So where one rank trains
+alone the gradient is not written to memory in backward, read again to see whether it is finite, and read again by the
+update: the update makes it piece by piece, in memory that stays in a cache, and the parameter's own gradient never gets
+pages from the kernel. For a weight of 4096 x 9216, product, check and update take 0.76 of the time with 16 rows, 0.83
+with 128 and as long with 256 (one thread of an Intel Xeon, family 6, model 207).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from mgcaffe.engine.kernels import linear, linear_ways
+from mgcaffe.engine.kernels.choice.choices import Choices, add_rounded
+from mgcaffe.engine.parameter import Parameter
+
+_TIMES_SMALLER = 8
+
+
+class ProductGradient:
+    """left^T right, which is not computed yet.
+
+    Args:
+        like: a tensor of the gradient's shape and type, on a CPU; its values are not read.
+        left, right: the matrices, (M, N) and (M, K); copied.
+        choices: which way the product is computed by: that of the whole product.
+    """
+
+    def __init__(self, like: torch.Tensor, left: torch.Tensor, right: torch.Tensor, choices: Choices) -> None:
+        left, right = linear.operands_of_product(like, left, right)
+        self._like, self._choices = like, choices
+        # Layers below may write over the memory of both.
+        self._left, self._right = left.clone(), right.clone()
+        self._candidate = None
+        if left.dtype == like.dtype:
+            whole = linear_ways.AddProduct(like, 0.0, self._left, self._right)
+            self._candidate = choices.candidate(linear_ways.ADD_PRODUCT, whole)
+
+    @staticmethod
+    def suits(left: torch.Tensor, right: torch.Tensor) -> bool:
+        """Return whether the two matrices are much smaller than their product, and that is large."""
+        rows, columns = left.shape[1], right.shape[1]
+        values = len(left) * (rows + columns)
+        return linear_ways.LARGE_WEIGHT <= rows * columns and 0 < _TIMES_SMALLER * values <= rows * columns
+
+    @property
+    def is_surely_finite(self) -> bool:
+        """Whether no value of the product can be infinite or NaN; False where that is not certain."""
+        most = float(self._left.abs().max()) * float(self._right.abs().max()) * len(self._left)
+        return most <= torch.finfo(self._left.dtype).max
+
+    def pieces(self) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Yield which rows of the gradient come, and these rows, whose memory the next ones use again."""
+        memory = torch.empty((self._rows_of_piece, self._like.shape[1]), dtype=self._like.dtype)
+        for part in self._parts():
+            piece = memory[: part.stop - part.start]
+            self._compute(piece, part)
+            yield part, piece
+
+    def write(self, total: torch.Tensor) -> None:
+        """Write the whole gradient to a tensor of its shape."""
+        for part in self._parts():
+            self._compute(total[part], part)
+
+    @property
+    def _rows_of_piece(self) -> int:
+        return min(linear_ways.rows_of_piece(self._like), len(self._like))
+
+    def _parts(self) -> Iterator[slice]:
+        rows = self._rows_of_piece
+        for start in range(0, len(self._like), rows):
+            yield slice(start, min(start + rows, len(self._like)))
+
+    def _compute(self, piece: torch.Tensor, part: slice) -> None:
+        left = self._left[:, part]
+        call = linear_ways.AddProduct(piece, 0.0, left, self._right)
+        if self._candidate is not None:
+            self._candidate.run(call)
+        else:
+            add_rounded(self._choices, linear_ways.ADD_PRODUCT, call, left.dtype)
+
+
+def add_product(parameter: Parameter, left: torch.Tensor, right: torch.Tensor, choices: Choices) -> None:
+    """Add left^T right to a parameter's gradient, or keep it as a product where the parameter allows that.
+
+    Args:
+        parameter: of shape (N, K).
+        left, right: of shapes (M, N) and (M, K).
+        choices: which way the product is computed by.
+    """
+    parameter.complete()
+    if parameter.keeps_product and parameter.fresh and ProductGradient.suits(left, right):
+        parameter.product = ProductGradient(parameter.diff, left, right, choices)
+        parameter.fresh = False
+    else:
+        linear.add_product(parameter.diff, left, right, parameter.beta(), choices)
