@@ -5,18 +5,22 @@ contiguous slice: merging them for an all-reduce, or updating them, copies nothi
 itself changes (BatchNorm's statistics), and then the frozen ones (lr_mult 0, as in a fine-tuned net's fixed layers),
 which take no part in the exchange of gradients.
 
+A gradient that is kept as a product (`ProductGradient`) has its place apart, and in the flat buffer only one for what
+is exchanged of it (`keep_apart`); otherwise both buffers are laid out alike.
+
 Tables with row gradients (`RowParameter`) lie apart, those of one row length side by side: flat gradients and histories
 have no place for them, so nothing that is done to those costs anything for a table's rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
+from mgcaffe.engine.heap import give_back
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.types import Shape
@@ -25,13 +29,21 @@ from mgcaffe.errors import NetError
 
 @dataclass(frozen=True)
 class ArenaSlice:
-    """Where one parameter lies: `count` elements from `offset` on."""
+    """Where one parameter lies: `count` elements from `offset` on.
+
+    Attributes:
+        diff_offset, diff_count: where its gradient lies in the buffer of gradients, or what is exchanged of it.
+        is_apart: whether the gradient itself has a place outside that buffer.
+    """
 
     layer: int
     layer_name: str
     parameter: Parameter
     offset: int
     count: int
+    diff_offset: int
+    diff_count: int
+    is_apart: bool = False
 
     @property
     def lr_mult(self) -> float:
@@ -55,12 +67,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Run:
-    """Neighbouring trainable elements that the solver treats alike."""
+    """Neighbouring trainable elements that the solver treats alike, and where their gradients begin."""
 
     offset: int
     count: int
     lr_mult: float
     decay_mult: float
+    diff_offset: int
 
 
 class ParameterArena:
@@ -76,7 +89,8 @@ class ParameterArena:
 
     Attributes:
         data, diff: flat tensors of all values and all gradients.
-        trainable: how many elements at the front have a learning rate.
+        trainable: how many elements of `data` at the front have a learning rate.
+        trainable_diff: how many of `diff` belong to these.
         kept_together: how many at the front change in training: those, and the statistics that forward changes.
         slices: one a parameter, ascending by offset.
         tables: the parameters that lie apart, in layer order; no other attribute or method counts them.
@@ -102,9 +116,10 @@ class ParameterArena:
         self.slices: list[ArenaSlice] = []
         offset = 0
         for layer, layer_name, parameter in training + frozen:
-            self.slices.append(ArenaSlice(layer, layer_name, parameter, offset, parameter.count))
-            offset += parameter.count
-        self.trainable = sum(parameter.count for _, _, parameter in training)
+            count = parameter.count
+            self.slices.append(ArenaSlice(layer, layer_name, parameter, offset, count, offset, count))
+            offset += count
+        self.trainable = self.trainable_diff = sum(parameter.count for _, _, parameter in training)
         self.kept_together = self.trainable + sum(each.count for _, _, each in frozen if each.measured)
         if beside is not None and self._layout() != beside._layout():
             raise NetError("two nets made of one prototxt have different parameters, so they cannot train one replica")
@@ -146,6 +161,40 @@ class ParameterArena:
             for parameter, part in zip(parameters, together.split(rows), strict=True):
                 parameter.data = part
 
+    def keep_apart(self, sizes: Mapping[Parameter, int]) -> None:
+        """Give some gradients places of their own, which take no memory before they are used, and `diff` less.
+
+        What `diff` held is lost.
+
+        Args:
+            sizes: trainable parameters, and how many elements each has in `diff` instead.
+        """
+        slices, offset = [], 0
+        for piece in self.slices:
+            parameter = piece.parameter
+            count = sizes.get(parameter, piece.count)
+            slices.append(replace(piece, diff_offset=offset, diff_count=count, is_apart=parameter in sizes))
+            offset += count
+        self.slices = slices
+        self.trainable_diff += sum(size - parameter.count for parameter, size in sizes.items())
+        self.diff = torch.zeros(offset, dtype=self.data.dtype, device=self.data.device)
+        for piece in slices:
+            if piece.is_apart:
+                piece.parameter.diff = torch.zeros_like(piece.parameter.data)
+                give_back(piece.parameter.diff)
+            else:
+                flat = self.diff[piece.diff_offset : piece.diff_offset + piece.diff_count]
+                piece.parameter.diff = _in_shape(flat, piece.parameter)
+
+    @property
+    def apart(self) -> list[ArenaSlice]:
+        """The parameters whose gradients have places of their own."""
+        return [piece for piece in self.slices if piece.is_apart]
+
+    def exchanged(self, piece: ArenaSlice) -> torch.Tensor:
+        """Return the part of `diff` for a parameter's gradient, or for what is exchanged of it; flat."""
+        return self.diff[piece.diff_offset : piece.diff_offset + piece.diff_count]
+
     def tensors(self) -> list[torch.Tensor]:
         """Return all values: the flat ones, then each table's but those that are divided among processes."""
         return [self.data, *(table.parameter.data for table in self.tables if table.parameter.placement is None)]
@@ -155,47 +204,49 @@ class ParameterArena:
         return torch.zeros_like(self.data)
 
     def view(self, flat: torch.Tensor, parameter: Parameter) -> torch.Tensor:
-        """Return the part of a flat tensor that belongs to an owned parameter, in its shape."""
+        """Return the part of a flat tensor laid out as `data` that belongs to an owned parameter, in its shape."""
         offset = self._offsets[id(parameter)]
-        values = flat[offset : offset + parameter.count]
-        if parameter.memory_format == torch.channels_last:
-            outputs, channels, height, width = parameter.shape
-            return values.view(outputs, height, width, channels).permute(0, 3, 1, 2)
-        return values.view(parameter.shape)
-
-    def products(self) -> list[ArenaSlice]:
-        """Return the trainable parameters whose gradients are kept as products, which `diff` does not hold."""
-        return [each for each in self.slices if each.offset < self.trainable and each.parameter.product is not None]
-
-    def gradients(self) -> list[torch.Tensor]:
-        """Return the trainable gradients that `diff` holds, flat: all of them, or what lies between the products."""
-        products = self.products()
-        starts = [0, *(each.offset + each.count for each in products)]
-        stops = [*(each.offset for each in products), self.trainable]
-        return [self.diff[start:stop] for start, stop in zip(starts, stops, strict=True) if start < stop]
+        return _in_shape(flat[offset : offset + parameter.count], parameter)
 
     def runs(self) -> list[Run]:
-        """Return the trainable part cut into as few pieces of equal multipliers as possible, ascending."""
+        """Return the trainable part cut into as few pieces of equal multipliers as possible, ascending.
+
+        Parameters whose gradients lie apart are left out; no piece reaches from one side of them to the other.
+        """
         runs: list[Run] = []
         for piece in self.slices:
-            if piece.offset >= self.trainable or not piece.count:
+            if piece.offset >= self.trainable or not piece.count or piece.is_apart:
                 continue
-            if runs and (runs[-1].lr_mult, runs[-1].decay_mult) == (piece.lr_mult, piece.decay_mult):
-                last = runs.pop()
-                runs.append(Run(last.offset, last.count + piece.count, last.lr_mult, last.decay_mult))
+            last = runs[-1] if runs else None
+            is_next = last is not None and last.offset + last.count == piece.offset
+            if last is not None and is_next and (last.lr_mult, last.decay_mult) == (piece.lr_mult, piece.decay_mult):
+                runs[-1] = replace(last, count=last.count + piece.count)
             else:
-                runs.append(Run(piece.offset, piece.count, piece.lr_mult, piece.decay_mult))
+                runs.append(Run(piece.offset, piece.count, piece.lr_mult, piece.decay_mult, piece.diff_offset))
         return runs
 
-    def segments(self) -> list[tuple[str, int, int, int]]:
-        """(layer name, index, offset, count) of every layer that owns trainable parameters, ascending."""
+    def segments(self, *, of_data: bool = False) -> list[tuple[str, int, int, int]]:
+        """(layer name, index, offset, count) of every layer that owns trainable parameters, ascending.
+
+        Args:
+            of_data: whether the places are those in `data`, instead of `diff`.
+        """
         segments: list[tuple[str, int, int, int]] = []
         for piece in self.slices:
             if piece.offset >= self.trainable or not piece.count:
                 continue
+            start, size = (piece.offset, piece.count) if of_data else (piece.diff_offset, piece.diff_count)
             if segments and segments[-1][1] == piece.layer:
                 name, layer, offset, count = segments.pop()
-                segments.append((name, layer, offset, count + piece.count))
+                segments.append((name, layer, offset, count + size))
             else:
-                segments.append((piece.layer_name, piece.layer, piece.offset, piece.count))
+                segments.append((piece.layer_name, piece.layer, start, size))
         return segments
+
+
+def _in_shape(values: torch.Tensor, parameter: Parameter) -> torch.Tensor:
+    """Return a parameter's flat values in its shape."""
+    if parameter.memory_format == torch.channels_last:
+        outputs, channels, height, width = parameter.shape
+        return values.view(outputs, height, width, channels).permute(0, 3, 1, 2)
+    return values.view(parameter.shape)

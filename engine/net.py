@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from mgcaffe.engine.host_blob import resized
 from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layer import TEST, TRAIN
 from mgcaffe.engine.layers.shared.recurrent import RecurrentLayer
+from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.weights import by_name, files
 from mgcaffe.errors import NetError
 from mgcaffe.prototxt import NetParameter, read_net_source
@@ -198,9 +199,14 @@ class Net(BuiltNet):
     def clear_param_diffs(self) -> None:
         """Forget all parameter gradients: the next one computed for a parameter replaces what is there."""
         for parameter in self.parameters:
-            parameter.fresh, parameter.product = True, None
+            parameter.fresh = True
         if self.table_look_ups is not None:
             self.table_look_ups.forget_gradients()
+
+    def keep_gradients_apart(self, sizes: Mapping[Parameter, int]) -> None:
+        """Give some parameters' gradients places of their own (`ParameterArena.keep_apart`)."""
+        self.arena.keep_apart(sizes)
+        sharing.bind_shared(self.layers)
 
     # -- looking -----------------------------------------------------------------------------------------
 

@@ -9,12 +9,22 @@ from typing import Protocol
 
 import torch
 
+from mgcaffe.engine.kernels.choice.choices import Choices
 from mgcaffe.engine.types import Shape
 from mgcaffe.prototxt import FillerParameter
 
 
 class KeptProduct(Protocol):
-    """A gradient that is kept as the two matrices whose product it is (`ProductGradient`)."""
+    """A gradient that is kept as the two matrices whose product it is (`ProductGradient`).
+
+    Attributes:
+        left, right: the matrices.
+        choices: which way the product is computed by.
+    """
+
+    left: torch.Tensor
+    right: torch.Tensor
+    choices: Choices
 
     @property
     def is_surely_finite(self) -> bool:

@@ -1,11 +1,12 @@
 """The gradient of a large weight of an inner product, kept as the two matrices whose product it is.
 
 The gradient of a weight of N x K values over M rows is left^T right, of M x N and M x K values. AlexNet's fc6 has 37.7
-million weights, and with a batch of 16 its two matrices have 0.2 million values together. So where one rank trains
-alone the gradient is not written to memory in backward, read again to see whether it is finite, and read again by the
-update: the update makes it piece by piece, in memory that stays in a cache, and the parameter's own gradient never gets
-pages from the kernel. For a weight of 4096 x 9216, product, check and update take 0.76 of the time with 16 rows, 0.83
-with 128 and as long with 256 (one thread of an Intel Xeon, family 6, model 207).
+million weights, and with a batch of 16 its two matrices have 0.2 million values together. So the gradient is not
+written to memory in backward, read again to see whether it is finite, and read again by the update: the update makes
+it piece by piece, in memory that stays in a cache, and the parameter's own gradient never gets pages from the kernel.
+For a weight of 4096 x 9216, product, check and update take 0.76 of the time with 16 rows, 0.83 with 128 and as long
+with 256 (one thread of an Intel Xeon, family 6, model 207). Several ranks exchange the matrices instead of the gradient
+(`solvers/update/kept_products.py`).
 """
 
 from __future__ import annotations
@@ -22,49 +23,50 @@ _TIMES_SMALLER = 8
 
 
 class ProductGradient:
-    """left^T right, which is not computed yet.
+    """`factor` times left^T right, which is not computed yet.
 
     Args:
         like: a tensor of the gradient's shape and type, on a CPU; its values are not read.
-        left, right: the matrices, (M, N) and (M, K); copied.
+        left, right: the matrices, (M, N) and (M, K); what they hold when the product is computed counts.
         choices: which way the product is computed by: that of the whole product.
+        factor: a number.
+
+    Attributes:
+        left, right: the same, maybe in another type.
+        choices: the same.
     """
 
-    def __init__(self, like: torch.Tensor, left: torch.Tensor, right: torch.Tensor, choices: Choices) -> None:
-        left, right = linear.operands_of_product(like, left, right)
-        self._like, self._choices = like, choices
-        # Layers below may write over the memory of both.
-        self._left, self._right = left.clone(), right.clone()
+    def __init__(
+        self, like: torch.Tensor, left: torch.Tensor, right: torch.Tensor, choices: Choices, factor: float = 1.0
+    ) -> None:
+        self.left, self.right = linear.operands_of_product(like, left, right)
+        self.choices = choices
+        self._like, self._factor = like, factor
         self._candidate = None
-        if left.dtype == like.dtype:
-            whole = linear_ways.AddProduct(like, 0.0, self._left, self._right)
+        if self.left.dtype == like.dtype:
+            whole = linear_ways.AddProduct(like, 0.0, self.left, self.right)
             self._candidate = choices.candidate(linear_ways.ADD_PRODUCT, whole)
-
-    @staticmethod
-    def suits(left: torch.Tensor, right: torch.Tensor) -> bool:
-        """Return whether the two matrices are much smaller than their product, and that is large."""
-        rows, columns = left.shape[1], right.shape[1]
-        values = len(left) * (rows + columns)
-        return linear_ways.LARGE_WEIGHT <= rows * columns and 0 < _TIMES_SMALLER * values <= rows * columns
 
     @property
     def is_surely_finite(self) -> bool:
-        """Whether no value of the product can be infinite or NaN; False where that is not certain."""
-        most = float(self._left.abs().max()) * float(self._right.abs().max()) * len(self._left)
-        return most <= torch.finfo(self._left.dtype).max
+        """Whether no value of left^T right can be infinite or NaN; False where that is not certain."""
+        most = float(self.left.abs().max()) * float(self.right.abs().max()) * len(self.left)
+        return most <= torch.finfo(self.left.dtype).max
 
     def pieces(self) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yield which rows of the gradient come, and these rows, whose memory the next ones use again."""
         memory = torch.empty((self._rows_of_piece, self._like.shape[1]), dtype=self._like.dtype)
+        left = self._scaled_left()
         for part in self._parts():
             piece = memory[: part.stop - part.start]
-            self._compute(piece, part)
+            self._compute(piece, left[:, part])
             yield part, piece
 
     def write(self, total: torch.Tensor) -> None:
         """Write the whole gradient to a tensor of its shape."""
+        left = self._scaled_left()
         for part in self._parts():
-            self._compute(total[part], part)
+            self._compute(total[part], left[:, part])
 
     @property
     def _rows_of_piece(self) -> int:
@@ -75,13 +77,21 @@ class ProductGradient:
         for start in range(0, len(self._like), rows):
             yield slice(start, min(start + rows, len(self._like)))
 
-    def _compute(self, piece: torch.Tensor, part: slice) -> None:
-        left = self._left[:, part]
-        call = linear_ways.AddProduct(piece, 0.0, left, self._right)
+    def _scaled_left(self) -> torch.Tensor:
+        return self.left if self._factor == 1 else self.left * self._factor
+
+    def _compute(self, piece: torch.Tensor, left: torch.Tensor) -> None:
+        call = linear_ways.AddProduct(piece, 0.0, left, self.right)
         if self._candidate is not None:
             self._candidate.run(call)
         else:
-            add_rounded(self._choices, linear_ways.ADD_PRODUCT, call, left.dtype)
+            add_rounded(self.choices, linear_ways.ADD_PRODUCT, call, left.dtype)
+
+
+def suits_product(rows: int, shape: tuple[int, ...]) -> bool:
+    """Return whether a gradient of so many rows and this shape is large, and its two matrices are much smaller."""
+    count = shape[0] * shape[1]
+    return linear_ways.LARGE_WEIGHT <= count and 0 < _TIMES_SMALLER * rows * sum(shape) <= count
 
 
 def add_product(parameter: Parameter, left: torch.Tensor, right: torch.Tensor, choices: Choices) -> None:
@@ -92,9 +102,12 @@ def add_product(parameter: Parameter, left: torch.Tensor, right: torch.Tensor, c
         left, right: of shapes (M, N) and (M, K).
         choices: which way the product is computed by.
     """
+    if parameter.fresh:
+        parameter.product = None
     parameter.complete()
-    if parameter.keeps_product and parameter.fresh and ProductGradient.suits(left, right):
-        parameter.product = ProductGradient(parameter.diff, left, right, choices)
+    if parameter.keeps_product and parameter.fresh and suits_product(len(left), parameter.shape):
+        # Layers below may write over the memory of both.
+        parameter.product = ProductGradient(parameter.diff, left.clone(), right.clone(), choices)
         parameter.fresh = False
     else:
         linear.add_product(parameter.diff, left, right, parameter.beta(), choices)

@@ -3669,6 +3669,9 @@ class CommParameter(Message):
     transport: CommParameter.Transport
     """Over what gradients travel; if not given, NCCL on GPUs where it can, and else MPI under mpirun and gloo
     under torchrun. A field of mgcaffe."""
+    exchange_products: bool
+    """Whether ranks exchange the gradient of a large inner product's weight as the two matrices whose product
+    it is, where these are much smaller. Default: true. A field of mgcaffe."""
     def __init__(
         self,
         *,
@@ -3702,6 +3705,7 @@ class CommParameter(Message):
         snapshot_replicas: bool | None = None,
         snapshot_tables: CommParameter.TableFiles | str | None = None,
         transport: CommParameter.Transport | str | None = None,
+        exchange_products: bool | None = None,
     ) -> None: ...
     def HasField(
         self,
@@ -3711,7 +3715,7 @@ class CommParameter(Message):
             "alpha", "merge", "block_momentum", "block_lr", "block_nesterov", "sync_interval_ms",
             "sync_groups", "hogwild_threads", "hogwild_lock", "embedding_servers", "sync_servers",
             "embeddings", "embedding_loads", "lookahead", "on_trainer_loss", "snapshot_replicas",
-            "snapshot_tables", "transport"
+            "snapshot_tables", "transport", "exchange_products"
         ],
     ) -> bool: ...
 

@@ -35,6 +35,7 @@ from mgcaffe.solvers.snapshots.writer import Snapshots, check_prefix
 from mgcaffe.solvers.tables.settings import check_embeddings
 from mgcaffe.solvers.testing.test_runs import TestRuns
 from mgcaffe.solvers.trainer import Trainer
+from mgcaffe.solvers.update.kept_products import KeptProducts
 from mgcaffe.solvers.update.updater import Updater
 from mgcaffe.solvers.workers.hogwild import HogwildWorkers
 
@@ -136,12 +137,14 @@ class BuiltSolver:
             self._updater.update_elsewhere = net.table_look_ups.update
             serve_other_trainers(self._tables, param, net, self._updater, self._replicas.fail)
         self._warn(self._updater.warnings)
-        self._averaging = GradientAveraging(GradientBuffer.of_net(net), ranks.communicator, param, schedule, self._emit)
+        products = KeptProducts(net, param, self._updater, ranks.communicator, self._emit)
+        buffer = GradientBuffer.of_net(net, ranks.size)
+        self._averaging = GradientAveraging(buffer, ranks.communicator, param, schedule, self._emit)
         opened.callback(self._averaging.close)
         rates, workers = self._policy.rate, len(nets.workers)
         self._workers = HogwildWorkers(nets.workers, rank, self._updater, param, rates, self._replicas, self._emit)
         self._loss_scale = LossScale(net.context.precision)
-        self._trainer = Trainer(net, self._updater, self._averaging, param, rank * workers, self._loss_scale)
+        self._trainer = Trainer(net, self._updater, self._averaging, products, param, rank * workers, self._loss_scale)
         records = self._trainer.records_per_iteration * ranks.size
         self._meter = Meter(self._emit, records, workers, lambda: self._workers.records)
         self._finite = FiniteCheck(net, ranks.communicator, param, self._emit, rank, self._loss_scale, workers=workers)

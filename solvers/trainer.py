@@ -6,8 +6,7 @@ Caffe: Solver::Step and SGDSolver::ApplyUpdate.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -17,7 +16,6 @@ from mgcaffe.comm.replicas.figures import SyncFigures
 from mgcaffe.engine import Net
 from mgcaffe.engine.capture.replayed_pass import ReplayedPass
 from mgcaffe.engine.data.stages import sum_stages
-from mgcaffe.engine.heap import give_back
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers import carried_state
 from mgcaffe.solvers.exchange.averaging import GradientAveraging
@@ -26,7 +24,7 @@ from mgcaffe.solvers.exchange.iteration_clock import IterationClock
 from mgcaffe.solvers.exchange.pending_update import PendingUpdate
 from mgcaffe.solvers.exchange.ranks import changed_by_forward
 from mgcaffe.solvers.loss_scale import LossScale
-from mgcaffe.solvers.update.kept_products import parameters_that_keep_products
+from mgcaffe.solvers.update.kept_products import KeptProducts
 from mgcaffe.solvers.update.updater import Updater, clip_factor
 
 
@@ -85,6 +83,7 @@ class Trainer:
         net: the training net.
         updater: the update rule with its histories.
         averaging: the exchange of gradients.
+        products: the gradients that are kept as products.
         param: the SolverParameter message.
         rank: this rank's number; each rank draws its own random numbers.
         loss_scale: the factor on the loss whose gradients are computed; updates divide them by it.
@@ -98,6 +97,7 @@ class Trainer:
         net: Net,
         updater: Updater,
         averaging: GradientAveraging,
+        products: KeptProducts,
         param: SolverParameter,
         rank: int,
         loss_scale: LossScale,
@@ -105,15 +105,12 @@ class Trainer:
         self.net = net
         self.updater = updater
         self.averaging = averaging
+        self._products = products
         self.observer: IterationObserver | None = None
         self._iter_size: int = param.iter_size
         self._clip_gradients: float = param.clip_gradients
         want_frozen_gradients(param, net)
         self._frozen = frozen_gradients(param, net)
-        self._keeping_products = parameters_that_keep_products(net, param, updater)
-        if averaging.is_alone:
-            for parameter in self._keeping_products:
-                give_back(parameter.diff)
         self._rank = rank
         self._loss_scale = loss_scale
         self._scale = 1.0  # of the gradients that lie in the net
@@ -140,7 +137,7 @@ class Trainer:
         Args:
             seed: of the run's random numbers.
             iteration: updates done before this one.
-            together: as for `take_gradients`; otherwise one rank alone may keep gradients as products for the update.
+            together: as for `take_gradients`; otherwise one rank alone may keep gradients as products.
         """
         self._waited = None
         waited = self._data_wait()
@@ -159,23 +156,11 @@ class Trainer:
                 self._pass.backward()
         self._clock.forward = self._clock.now()
         self.averaging.begin()
-        with self._products_kept(not together):
+        with self._products.kept(together=together):
             self._pass.backward(self._layer_done)
         self.averaging.backward_done()
         self._passes_ended = time.perf_counter()
         return Pass(loss / self._iter_size, self._data_wait() - waited, self._new_data_work())
-
-    @contextmanager
-    def _products_kept(self, allowed: bool) -> Iterator[None]:
-        """Let the last backward pass keep gradients as products, where one rank trains alone."""
-        parameters = self._keeping_products if allowed and self.averaging.is_alone else []
-        for parameter in parameters:
-            parameter.keeps_product = True
-        try:
-            yield
-        finally:
-            for parameter in parameters:
-                parameter.keeps_product = False
 
     def wait(self) -> CommReport:
         """Return once all gradients are means over the ranks; `take_gradients` then updates none of them."""
@@ -202,7 +187,10 @@ class Trainer:
             self.observer.agreed(self._passes_ended, time.perf_counter())
         # One rank has nothing to wait for, and updates everything at once.
         if self._waited is not None or self.averaging.is_alone or together or self._clip_gradients >= 0:
-            return _together(earlier, self.wait()), False
+            report = self.wait()
+            if together:
+                self._products.complete()
+            return _together(earlier, report), False
         factor = self._take_factor()
         update = self._update_of(rate, iteration, factor)
         self.updater.apply_to_tables(rate, iteration, factor)
@@ -232,7 +220,8 @@ class Trainer:
         look_ups = self.net.table_look_ups
         tables = [table.parameter for table in self.net.arena.tables]
         for values in (
-            self.net.arena.diff[: self.net.arena.trainable],
+            self.net.arena.diff[: self.net.arena.trainable_diff],
+            *(piece.parameter.diff for piece in self.net.arena.apart),
             *self._frozen,
             *(each.values for table in tables for each in table.gradients),
             *(look_ups.gradients() if look_ups is not None else ()),
@@ -243,8 +232,7 @@ class Trainer:
     def drop_gradients(self) -> None:
         """Take note that the gradients are not used; the next ones may be computed without the trainer."""
         self._scale = 1.0
-        for parameter in self._keeping_products:
-            parameter.product = None
+        self._products.drop()
 
     def _take_factor(self) -> float:
         """Return the factor on the gradients for an update, after which they are not used again."""
@@ -288,12 +276,13 @@ class Trainer:
         factor = clip_factor(self.net.arena, threshold, self._frozen) * self._take_factor()
         self.updater.apply(rate, iteration, factor)
         if self.observer is not None:
-            self.observer.updated(began, time.perf_counter(), 0, self.net.arena.trainable)
+            self.observer.updated(began, time.perf_counter(), 0, self.net.arena.trainable_diff)
 
     def _layer_done(self, layer: int) -> None:
         """Hand over the complete gradients of a layer, if it has any."""
         segment = self._segment_of.get(layer)
         if segment is not None:
+            self._products.layer_done(layer)
             self.averaging.gradients_ready(segment)
 
     def _data_wait(self) -> float:

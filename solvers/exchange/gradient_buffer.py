@@ -27,9 +27,15 @@ class GradientBuffer:
     is_divided: bool = False
 
     @classmethod
-    def of_net(cls, net: Net) -> GradientBuffer:
-        """Return a net's gradients, a segment for each layer that trains."""
-        return cls(net.arena.diff, [Segment(name, offset, count) for name, _, offset, count in net.arena.segments()])
+    def of_net(cls, net: Net, ranks: int) -> GradientBuffer:
+        """Return a net's gradients, a segment for each layer that trains; for one rank, which sends none, all of them.
+
+        Args:
+            net: whose gradients of products have places apart already (`KeptProducts`).
+            ranks: how many exchange them.
+        """
+        segments = net.arena.segments(of_data=ranks == 1)
+        return cls(net.arena.diff, [Segment(name, offset, count) for name, _, offset, count in segments])
 
     @property
     def trainable(self) -> torch.Tensor:

@@ -82,7 +82,7 @@ class PendingUpdate:
     def _find_needed(self) -> dict[int, list[int]]:
         """Return the segments of the arena whose parameters each step reads, by the number that hooks get."""
         segments = self._net.arena.segments()
-        owners = {id(piece.parameter): piece.offset for piece in self._net.arena.slices}
+        owners = {id(piece.parameter): piece.diff_offset for piece in self._net.arena.slices}
         needed: dict[int, list[int]] = {}
         for step in self._net.steps:
             parameters = [each for member in step.members for each in self._net.layers[member].parameters]

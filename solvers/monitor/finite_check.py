@@ -105,10 +105,11 @@ class FiniteCheck:
         rows = [each.values for table in self._tables() for each in table.gradients]
         sums = [*self._sums, *_sums([*rows, *self._on_their_way(), *self._frozen])]
         if self._communicator.size == 1:
-            for piece in self._net.arena.products():
-                if piece.parameter.product is not None and not piece.parameter.product.is_surely_finite:
-                    piece.parameter.complete()
-            sums += [gradients.sum() for gradients in self._net.arena.gradients()]
+            sums.append(self._net.arena.diff[: self._net.arena.trainable_diff].sum())
+            for piece in self._net.arena.apart:
+                product = piece.parameter.product
+                if product is None or not product.is_surely_finite:
+                    sums.append(piece.parameter.dense_diff().sum())
         if not sums:
             return 0.0
         return float(sums[0] if len(sums) == 1 else torch.stack(sums).sum())
@@ -140,9 +141,9 @@ class FiniteCheck:
         if math.isfinite(loss) and math.isfinite(iteration.probe):
             self._accept(iteration)
             return False
-        for piece in self._net.arena.products():
-            piece.parameter.complete()
-        gradients = [self._net.arena.diff[: self._net.arena.trainable]]
+        gradients = [self._net.arena.diff[: self._net.arena.trainable_diff]]
+        if self._communicator.size == 1:
+            gradients += [piece.parameter.dense_diff() for piece in self._net.arena.apart]
         gradients += [table.gradient_values() for table in self._tables()]
         gradients += [*self._on_their_way(), *self._frozen]
         is_finite = all(bool(torch.isfinite(each).all()) for each in gradients)

@@ -52,6 +52,7 @@ _READ_BY: dict[str, set[str]] = {
     "cost_file": {"GRADIENTS"},
     "deterministic": {"GRADIENTS"},
     "overlap_forward": {"GRADIENTS"},
+    "exchange_products": {"GRADIENTS"},
     "allreduce_type": {"GRADIENTS"},
     "hierarchical": {"GRADIENTS"},
     "transport": {"GRADIENTS"},

@@ -180,7 +180,7 @@ def _copy(tensor: torch.Tensor | WholeRows) -> torch.Tensor:
 def _copy_layers(net: Net, with_diffs: bool, shards: TableShards | TablesOfTrainer0 | None) -> list[_CopiedLayer]:
     """Copy the layers with their parameters; those that share values share the copy. Tables in shards are named."""
     data = _copy(net.arena.data)
-    diff = _copy(net.arena.diff) if with_diffs else net.arena.diff
+    diff = _copy(net.arena.diff) if with_diffs else data  # else nobody reads it; with it no gradient lies apart
     in_arena = {id(piece.parameter) for piece in net.arena.slices}
     copies: dict[int, Parameter] = {}
 

@@ -21,7 +21,7 @@ class Group:
 
     Attributes:
         lr_mult, decay_mult: factors on the learning rate and the weight decay.
-        weights, gradients: views of the arena's data and diff.
+        weights, gradients: views of the arena's data and of gradients.
         histories: for each of the rule's histories, the views of it.
     """
 
@@ -51,26 +51,29 @@ def make_groups(
     *,
     parameters_apart: bool = False,
 ) -> list[Group]:
-    """Cut the trainable part, or elements `start` to `stop` of it, into one group for each pair of multipliers.
+    """Cut the trainable part, or what belongs to elements `start` to `stop` of `arena.diff`, into groups.
 
-    No slice reaches over the end of a layer. With `parameters_apart` each parameter is a group of one slice.
+    There is one group for each pair of multipliers. No slice reaches over the end of a layer. Parameters whose
+    gradients lie apart are left out. With `parameters_apart` each parameter is a group of one slice.
     """
-    stop = arena.trainable if stop is None else stop
+    stop = arena.trainable_diff if stop is None else stop
     pieces = arena.slices if parameters_apart else []
     layer_ends = (offset + count for _, _, offset, count in arena.segments())
-    ends = sorted({*layer_ends, *(piece.offset for piece in pieces), start, stop})
+    ends = sorted({*layer_ends, *(piece.diff_offset for piece in pieces), start, stop})
     groups: dict[tuple[float, ...], Group] = {}
     for run in arena.runs():
-        inside = [end for end in ends if run.offset < end < run.offset + run.count]
-        for low, high in pairwise([run.offset, *inside, run.offset + run.count]):
+        shift = run.offset - run.diff_offset
+        run_end = run.diff_offset + run.count
+        inside = [end for end in ends if run.diff_offset < end < run_end]
+        for low, high in pairwise([run.diff_offset, *inside, run_end]):
             if low < start or high > stop:
                 continue
             key = (run.lr_mult, run.decay_mult, low) if parameters_apart else (run.lr_mult, run.decay_mult)
             if key not in groups:
                 groups[key] = Group(run.lr_mult, run.decay_mult, histories=[[] for _ in histories])
-            part, group = slice(low, high), groups[key]
+            part, group = slice(low + shift, high + shift), groups[key]
             group.weights.append(arena.data[part])
-            group.gradients.append(arena.diff[part])
+            group.gradients.append(arena.diff[low:high])
             for views, history in zip(group.histories, histories, strict=True):
                 views.append(history[part])
     return list(groups.values())

@@ -137,12 +137,7 @@ class Updater:
             iteration: updates done before this one.
             scale: factor on every gradient: the clipping factor over iter_size.
         """
-        done = 0
-        for piece in self._arena.products():
-            self.apply_part(done, piece.offset - done, rate, iteration, scale)
-            self._apply_product(piece, rate, iteration, scale)
-            done = piece.offset + piece.count
-        self.apply_part(done, self._arena.trainable - done, rate, iteration, scale)
+        self.apply_part(0, self._arena.trainable_diff, rate, iteration, scale)
         self.apply_to_tables(rate, iteration, scale)
 
     def apply_to_tables(self, rate: float, iteration: int, scale: float = 1.0) -> None:
@@ -152,7 +147,10 @@ class Updater:
             self.update_elsewhere(rate, scale)
 
     def apply_part(self, offset: int, count: int, rate: float, iteration: int, scale: float = 1.0) -> None:
-        """Update elements `offset` to `offset + count` alone, whole layers; all parts make one update."""
+        """Update what belongs to elements `offset` to `offset + count` of the gradients, whole layers.
+
+        All parts make one update.
+        """
         if (offset, count) not in self._parts:
             if len(self._parts) >= _MAX_PARTS:
                 self._parts.clear()  # of plans that are no longer in use
@@ -164,18 +162,21 @@ class Updater:
                 parameters_apart=self._local_rates is not None,
             )
         self._apply(self._parts[offset, count], rate, iteration, scale)
+        for piece in self._arena.apart:
+            if offset <= piece.diff_offset and piece.diff_offset + piece.diff_count <= offset + count:
+                self._apply_apart(piece, rate, iteration, scale)
 
     @property
     def takes_products(self) -> bool:
         """Whether gradients may be kept as products until `apply`: nothing reads, or keeps, their values besides it."""
         return not (self._history_is_step or self._keeps_step or self._local_rates is not None)
 
-    def _apply_product(self, piece: ArenaSlice, rate: float, iteration: int, scale: float) -> None:
-        """Update a parameter whose gradient is kept as a product, as its rows are made; the product ends."""
+    def _apply_apart(self, piece: ArenaSlice, rate: float, iteration: int, scale: float) -> None:
+        """Update a parameter whose gradient lies apart, or is kept as a product: then as its rows are made."""
         parameter = piece.parameter
-        assert parameter.product is not None
         weights, *histories = (self._arena.view(flat, parameter) for flat in (self._arena.data, *self._histories))
-        for rows, gradient in parameter.product.pieces():
+        product = parameter.product
+        for rows, gradient in [(slice(None), parameter.diff)] if product is None else product.pieces():
             groups = [
                 Group(
                     piece.lr_mult,
@@ -322,5 +323,5 @@ def clip_factor(arena: ParameterArena, threshold: float, others: Sequence[torch.
     """
     if threshold < 0 or not arena.trainable:
         return 1.0
-    norm = math.hypot(*(float(l2_norm(each)) for each in (arena.diff[: arena.trainable], *others)))
+    norm = math.hypot(*(float(l2_norm(each)) for each in (arena.diff[: arena.trainable_diff], *others)))
     return threshold / norm if norm > threshold else 1.0

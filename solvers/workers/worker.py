@@ -16,6 +16,7 @@ from mgcaffe.solvers.loss_scale import LossScale
 from mgcaffe.solvers.monitor.finite_check import FiniteCheck
 from mgcaffe.solvers.trainer import Trainer
 from mgcaffe.solvers.training_iteration import TrainingIteration
+from mgcaffe.solvers.update.kept_products import KeptProducts
 from mgcaffe.solvers.update.updater import Updater
 
 
@@ -57,12 +58,13 @@ class Worker:
         self._rate = rate
         self._lock = lock
         alone = SingleCommunicator()
-        averaging = GradientAveraging(GradientBuffer.of_net(net), alone, param, None, emit)
         updater = updater.beside(net.arena)
+        products = KeptProducts(net, param, updater, alone, emit)
+        averaging = GradientAveraging(GradientBuffer.of_net(net, alone.size), alone, param, None, emit)
         if net.table_look_ups is not None:
             updater.update_elsewhere = net.table_look_ups.update
         scale = LossScale(net.context.precision)
-        self._trainer = Trainer(net, updater, averaging, param, rank * workers + number, scale)
+        self._trainer = Trainer(net, updater, averaging, products, param, rank * workers + number, scale)
         self._finite = FiniteCheck(net, alone, param, emit, rank, scale, number, workers)
         averaging.on_ready = self._finite.gradients_ready
 

@@ -69,19 +69,19 @@ def test_runs_are_as_long_as_the_multipliers_stay_the_same():
         (2, "c", parameter(1)),
         (3, "d", parameter(9, lr=0)),
     )
-    assert flat.runs() == [Run(0, 6, 1, 1), Run(6, 6, 2, 0), Run(12, 1, 1, 1)]
+    assert flat.runs() == [Run(0, 6, 1, 1, 0), Run(6, 6, 2, 0, 6), Run(12, 1, 1, 1, 12)]
 
 
 def test_runs_join_over_frozen_layers():
     flat = arena((0, "a", parameter(2)), (1, "norm", parameter(5, lr=0)), (2, "b", parameter(3)))
-    assert flat.runs() == [Run(0, 5, 1, 1)]
+    assert flat.runs() == [Run(0, 5, 1, 1, 0)]
 
 
 def test_multipliers_are_read_when_they_are_needed():
     weight = parameter(2)
     flat = arena((0, "a", weight))
     weight.lr_mult = 3
-    assert flat.runs() == [Run(0, 2, 3, 1)]
+    assert flat.runs() == [Run(0, 2, 3, 1, 0)]
     assert (flat.slices[0].lr_mult, flat.slices[0].decay_mult) == (3, 1)
 
 
@@ -104,7 +104,7 @@ def test_empty_parameters_take_no_room():
     empty = parameter(0, 3)
     flat = arena((0, "a", empty), (1, "b", parameter(2)))
     assert empty.data.shape == (0, 3)
-    assert flat.runs() == [Run(0, 2, 1, 1)]
+    assert flat.runs() == [Run(0, 2, 1, 1, 0)]
     assert flat.segments() == [("b", 1, 0, 2)]
 
 

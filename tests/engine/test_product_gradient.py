@@ -3,10 +3,11 @@
 import pytest
 import torch
 
+from mgcaffe.engine import product_gradient
 from mgcaffe.engine.kernels import linear, linear_ways
 from mgcaffe.engine.kernels.choice.choices import RULES, Forced
 from mgcaffe.engine.parameter import Parameter
-from mgcaffe.engine.product_gradient import ProductGradient, add_product
+from mgcaffe.engine.product_gradient import ProductGradient, add_product, suits_product
 
 ROWS, COLUMNS = 48, 21
 
@@ -42,14 +43,14 @@ def test_pieces_use_one_memory(small_pieces):
     assert len(places) == 1
 
 
-def test_the_matrices_are_copied(small_pieces):
+def test_what_the_matrices_hold_later_counts_times_the_factor(small_pieces):
     left, right = operands()
-    product = kept(left, right)
-    total, expected = torch.full((ROWS, COLUMNS), torch.nan), left.t() @ right
-    left.fill_(9)
-    right.fill_(9)
+    product = ProductGradient(torch.empty(ROWS, COLUMNS), left, right, RULES, factor=3)
+    left.mul_(2)
+    total = torch.full((ROWS, COLUMNS), torch.nan)
     product.write(total)
-    torch.testing.assert_close(total, expected)
+    torch.testing.assert_close(total, 3 * left.t() @ right)
+    torch.testing.assert_close(torch.cat([piece.clone() for _, piece in product.pieces()]), total)
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -67,13 +68,10 @@ def test_operands_of_16_bits_give_the_bits_of_a_product_that_is_added_at_once(sm
 
 
 def test_only_much_smaller_matrices_of_large_products_are_kept():
-    def suits(batch, rows, columns):
-        return ProductGradient.suits(torch.empty(batch, rows), torch.empty(batch, columns))
-
-    assert suits(16, 4096, 9216) and suits(256, 4096, 4096) and suits(1, 1024, 1024)
-    assert not suits(257, 4096, 4096)  # an eighth of the product
-    assert not suits(1, 1024, 1023)  # below 2^20 values
-    assert not suits(0, 4096, 4096)  # no rows: zeros
+    assert suits_product(16, (4096, 9216)) and suits_product(256, (4096, 4096)) and suits_product(1, (1024, 1024))
+    assert not suits_product(257, (4096, 4096))  # an eighth of the product
+    assert not suits_product(1, (1024, 1023))  # below 2^20 values
+    assert not suits_product(0, (4096, 4096))  # no rows: zeros
 
 
 @pytest.mark.parametrize(
@@ -98,7 +96,7 @@ def test_a_product_is_surely_finite_where_its_largest_values_are_small(place, va
 @pytest.fixture
 def parameter(monkeypatch):
     """A parameter that keeps any product, with another gradient of an earlier iteration."""
-    monkeypatch.setattr(ProductGradient, "suits", staticmethod(lambda left, right: True))
+    monkeypatch.setattr(product_gradient, "suits_product", lambda rows, shape: True)
     parameter = Parameter((ROWS, COLUMNS), keeps_product=True)
     parameter.diff = torch.full((ROWS, COLUMNS), 3.0)
     return parameter
@@ -106,11 +104,22 @@ def parameter(monkeypatch):
 
 def test_a_parameter_keeps_the_first_product(parameter):
     left, right = operands()
+    expected = left.t() @ right
     add_product(parameter, left, right, RULES)
     assert parameter.product is not None and not parameter.fresh
     assert (parameter.diff == 3).all()
-    torch.testing.assert_close(parameter.dense_diff(), left.t() @ right)
+    left.fill_(9)
+    right.fill_(9)
+    torch.testing.assert_close(parameter.dense_diff(), expected)
     assert parameter.product is None
+
+
+def test_a_product_of_an_earlier_iteration_does_not_count(parameter):
+    left, right = operands()
+    add_product(parameter, *operands(3), RULES)
+    parameter.fresh = True
+    add_product(parameter, left, right, RULES)
+    torch.testing.assert_close(parameter.dense_diff(), left.t() @ right)
 
 
 def test_what_is_added_to_a_kept_product_counts(parameter):

@@ -51,6 +51,11 @@ def add_comm_flags(parser: FlagParser) -> None:
         "over what gradients travel (default: auto: nccl on GPUs where it can, else mpi, or gloo under torchrun)",
         choices=TRANSPORTS,
     )
+    parser.setting(
+        "exchange_products",
+        "exchange the gradient of a large inner product's weight as the two matrices whose product it is, where these "
+        "are much smaller (default: true)",
+    )
     parser.setting("hierarchical", "add up gradients within each host first, then between hosts")
     parser.switch(
         "deterministic", "measure nothing, so that every run does the same (schedules that need it send one group)"

@@ -22,6 +22,7 @@ _SAME_NAMES = (
     "cost_file",
     "emulate_link",
     "overlap_forward",
+    "exchange_products",
     "hierarchical",
     "sync_every",
     "alpha",

@@ -3,17 +3,20 @@
 import pytest
 import torch
 
+from mgcaffe.comm import AffineCost, Segment, make_plan, run_ranks
+from mgcaffe.comm.planning.plan_file import PlanBasis, plan_text
+from mgcaffe.engine import product_gradient
 from mgcaffe.engine.kernels import linear_ways
-from mgcaffe.engine.product_gradient import ProductGradient
-from mgcaffe.errors import NotFiniteError
-from mgcaffe.solvers.events import Warned
+from mgcaffe.errors import NetError, NotFiniteError
+from mgcaffe.solvers.events import Noted, Warned
+from mgcaffe.solvers.update import kept_products
 from tests.support.solverkit import Recorder, make_solver, weights_of
 
 INPUTS, OUTPUTS = 24, 32
 DATA = """
 layer { name: "data" type: "DummyData" top: "data" top: "label" dummy_data_param {
   shape { dim: 3 dim: 24 } shape { dim: 3 dim: 5 }
-  data_filler { type: "gaussian" } data_filler { type: "uniform" min: -1 max: 1 } refill: true } }
+  data_filler { type: "gaussian" } data_filler { type: "uniform" min: -1 max: 1 } } }
 """
 NET = (
     DATA
@@ -32,15 +35,18 @@ def net(fields="", transpose="", text=NET):
     return text.replace("FIELDS", fields).replace("TRANSPOSE", transpose)
 
 
+def suit(monkeypatch, suits):
+    for module in (product_gradient, kept_products):
+        monkeypatch.setattr(module, "suits_product", suits)
+
+
 @pytest.fixture
 def small_is_large(monkeypatch):
     """The first layer's weight is large, and its gradient has two pieces."""
     size = INPUTS * OUTPUTS
     monkeypatch.setattr(linear_ways, "LARGE_WEIGHT", size)
     monkeypatch.setattr(linear_ways, "PIECE", size // 2)
-    monkeypatch.setattr(
-        ProductGradient, "suits", staticmethod(lambda left, right: left.shape[1] * right.shape[1] >= size)
-    )
+    suit(monkeypatch, lambda rows, shape: shape[0] * shape[1] >= size)
 
 
 def kept_by(solver):
@@ -83,7 +89,7 @@ def test_weights_and_histories_are_those_of_gradients_that_lie_in_their_place(
     with make_solver(text, fields, tmp_path, dtype=torch.float32) as solver:
         assert kept_by(solver) == ["large"]
     weights, histories = trained(tmp_path, fields, text=text)
-    monkeypatch.setattr(ProductGradient, "suits", staticmethod(lambda left, right: False))
+    suit(monkeypatch, lambda rows, shape: False)
     expected_weights, expected_histories = trained(tmp_path, fields, text=text)
     assert torch.equal(weights, expected_weights)
     for found, expected in zip(histories, expected_histories, strict=True):
@@ -145,19 +151,24 @@ def test_callbacks_find_the_gradients_in_their_place(tmp_path, small_is_large):
         assert found[0].any()
 
 
-def overflowing(tmp_path, fields, monkeypatch, recorder=None):
-    """A solver, the matrices of whose gradient are finite; their product is not, from iteration 2 on."""
-    solver = make_solver(net(), f"momentum: 0.9 {fields}", tmp_path, dtype=torch.float32, recorder=recorder)
+def enlarge(solver, monkeypatch, of_x=1e30, of_dy=1e30):
+    """Multiply the matrices whose product the gradient is in iteration 2."""
     layer = solver.net.layers[1]
     backward = layer.backward
 
     def enlarged(top_diffs, wanted):
         if solver.iteration == 2:
-            layer.saved = (layer.saved[0] * 1e30, *layer.saved[1:])
-            top_diffs = [top_diffs[0] * 1e30]
+            layer.saved = (layer.saved[0] * of_x, *layer.saved[1:])
+            top_diffs = [top_diffs[0] * of_dy]
         return backward(top_diffs, wanted)
 
     monkeypatch.setattr(layer, "backward", enlarged)
+
+
+def overflowing(tmp_path, fields, monkeypatch, recorder=None):
+    """A solver, the matrices of whose gradient are finite; their product is not, in iteration 2."""
+    solver = make_solver(net(), f"momentum: 0.9 {fields}", tmp_path, dtype=torch.float32, recorder=recorder)
+    enlarge(solver, monkeypatch)
     return solver
 
 
@@ -200,3 +211,159 @@ def test_passes_of_a_net_with_a_large_inner_product_are_not_captured(tmp_path, s
         solver.step(5)
         assert not any("large" in [step.layer.name for step in part.steps] for part in solver._trainer._pass.ranges)
         assert kept_by(solver) == ["large"]
+
+
+# -- several ranks ---------------------------------------------------------------------------------------
+
+
+def train_on_ranks(tmp_path, fields="", *, ranks=2, iterations=4, text=None, dtype=torch.float32):
+    """For each rank its weights, losses, and what its first segments and notes are."""
+
+    def rank(communicator):
+        recorder = Recorder()
+        options = {"communicator": communicator, "dtype": dtype, "recorder": recorder}
+        with make_solver(text or net(), f"momentum: 0.9 weight_decay: 0.01 {fields}", tmp_path, **options) as solver:
+            solver.step(iterations)
+            notes = [event.text for event in recorder.of(Noted) if "exchanged as" in event.text]
+            sizes = [count for _, _, _, count in solver.net.arena.segments()]
+            return weights_of(solver), recorder.losses, sizes, notes
+
+    return run_ranks(ranks, rank)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("transpose", ["", "transpose: true"])
+def test_ranks_that_exchange_products_train_as_those_that_exchange_gradients(
+    tmp_path, small_is_large, ranks, transpose
+):
+    text = net(transpose=transpose)
+    found = train_on_ranks(tmp_path, ranks=ranks, text=text, dtype=torch.float64)
+    expected = train_on_ranks(
+        tmp_path, "comm_param { exchange_products: false }", ranks=ranks, text=text, dtype=torch.float64
+    )
+    for weights, losses, sizes, notes in found:
+        assert sizes == [ranks * 3 * (INPUTS + OUTPUTS) + OUTPUTS, 165]
+        assert len(notes) == 1 and "weights of large are exchanged" in notes[0]
+        assert torch.equal(weights, found[0][0])
+        torch.testing.assert_close(weights, expected[0][0], rtol=1e-12, atol=1e-14)
+        assert losses == pytest.approx(expected[0][1], rel=1e-12)
+    for _, _, sizes, notes in expected:
+        assert sizes == [INPUTS * OUTPUTS + OUTPUTS, 165] and not notes
+
+
+@pytest.mark.parametrize("schedule", ["WFBP", "SINGLE", "THRESHOLD", "OPTIMAL", "AUTO"])
+@pytest.mark.parametrize("overlap", ["", "overlap_forward: true"])
+def test_all_schedules_give_the_same_bits(tmp_path, small_is_large, schedule, overlap):
+    plain = train_on_ranks(tmp_path, "comm_param { schedule: SINGLE calibration_iterations: 0 }", iterations=8)
+    fields = f"comm_param {{ schedule: {schedule} calibration_iterations: 2 {overlap} }}"
+    for weights, losses, _, _ in train_on_ranks(tmp_path, fields, iterations=8):
+        assert torch.equal(weights, plain[0][0]) and losses == plain[0][1]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "comm_param { allreduce_type: FLOAT16 }",
+        "comm_param { exchange_products: false }",
+        "iter_size: 2",
+        "clip_gradients: 10",
+    ],
+)
+def test_ranks_exchange_gradients_where_products_would_not_do(tmp_path, small_is_large, fields):
+    for _, _, sizes, notes in train_on_ranks(tmp_path, fields, iterations=1):
+        assert sizes == [INPUTS * OUTPUTS + OUTPUTS, 165] and not notes
+
+
+def test_ranks_exchange_gradients_where_a_rank_has_another_processor(tmp_path, small_is_large, monkeypatch):
+    names = iter("ab")
+    monkeypatch.setattr(kept_products.processor, "name", lambda: next(names))
+    for _, _, sizes, notes in train_on_ranks(tmp_path, iterations=1):
+        assert sizes == [INPUTS * OUTPUTS + OUTPUTS, 165] and not notes
+
+
+def test_a_plan_file_is_one_for_gradients(tmp_path, small_is_large):
+    segments = [Segment("large", 0, 800), Segment("last", 800, 165)]
+    basis = PlanBasis(segments, [0.0, 0.0], AffineCost(1e-4, 1e-9))
+    plan = make_plan("single", segments, basis.ready, basis.cost, element_bytes=4)
+    (tmp_path / "plan.json").write_text(plan_text(plan, basis))
+    for _, _, sizes, _ in train_on_ranks(tmp_path, f"comm_param {{ plan_file: '{tmp_path}/plan.json' }}"):
+        assert sizes == [800, 165]
+
+
+def test_callbacks_of_ranks_find_the_means_in_their_place(tmp_path, small_is_large):
+    fields = "momentum: 0.9 weight_decay: 0.01"
+
+    def rank(communicator):
+        found = []
+        with make_solver(net(), fields, tmp_path, dtype=torch.float64, communicator=communicator) as solver:
+            weight = solver.net.layers[1].parameters[0]
+            solver.add_callback(lambda: None, lambda: found.append(weight.diff.clone()))
+            solver.step(2)
+            assert weight.product is None
+            return found, weights_of(solver)
+
+    (first, weights), (second, others) = run_ranks(2, rank)
+    assert first[0].any() and torch.equal(weights, others)
+    for mine, theirs in zip(first, second, strict=True):
+        assert torch.equal(mine, theirs)
+    expected = train_on_ranks(tmp_path, iterations=2, dtype=torch.float64)
+    assert torch.equal(weights, expected[0][0])
+
+
+@pytest.mark.parametrize("factors", [(1e30, 1e30), (float("nan"), 1.0)])
+def test_a_product_of_one_rank_that_is_not_finite_refuses_the_update_on_all(
+    tmp_path, small_is_large, monkeypatch, factors
+):
+    def rank(communicator):
+        solver = make_solver(net(), "momentum: 0.9", tmp_path, dtype=torch.float32, communicator=communicator)
+        with solver:
+            if communicator.rank == 1:
+                enlarge(solver, monkeypatch, *factors)
+            solver.step(2)
+            before = weights_of(solver)
+            with pytest.raises(NotFiniteError, match=r"rank 1 .*the gradient of parameter 0, made by layer 'large'"):
+                solver.step(1)
+            return torch.equal(weights_of(solver), before)
+
+    assert run_ranks(2, rank) == [True, True]
+
+
+def batches(solver, sizes):
+    """Let the data layer give these numbers of rows, one after the other."""
+    layer, forward = solver.net.layers[0], solver.net.layers[0].forward
+    left = iter(sizes)
+
+    def cut(bottoms):
+        rows = next(left)
+        return [top.repeat(2, 1)[:rows] for top in forward(bottoms)]
+
+    layer.forward = cut
+
+
+@pytest.mark.parametrize("rows", [[3, 2, 3], [1, 3, 2]])
+def test_ranks_may_have_fewer_rows_in_some_iterations(tmp_path, small_is_large, rows):
+    def trained_with(fields):
+        def rank(communicator):
+            options = {"dtype": torch.float64, "communicator": communicator}
+            with make_solver(net(), f"momentum: 0.9 {fields}", tmp_path, **options) as solver:
+                batches(solver, rows[communicator.rank :] + rows[: communicator.rank])
+                solver.step(3)
+                return weights_of(solver)
+
+        return run_ranks(2, rank)
+
+    found, expected = trained_with(""), trained_with("comm_param { exchange_products: false }")
+    for weights in found:
+        torch.testing.assert_close(weights, expected[0], rtol=1e-12, atol=1e-14)
+
+
+def test_a_batch_that_grows_is_refused(tmp_path, small_is_large):
+    def rank(communicator):
+        with make_solver(net(), "momentum: 0.9", tmp_path, dtype=torch.float32, communicator=communicator) as solver:
+            batches(solver, [3, 4])
+            solver.step(1)
+            with pytest.raises(NetError, match="more than the 3 rows that it had at the start") as caught:
+                solver.step(1)
+            return caught.value.hint
+
+    assert all("exchange_products: false" in hint for hint in run_ranks(2, rank))
