@@ -29,8 +29,8 @@ from typing import Any
 from shaped_network import CONGESTION_CONTROL, INTERFACE, NetworkUnavailable, ShapedNetwork
 
 WORKER = str(Path(__file__).parent / "distributed_worker.py")
-# Batch a rank and the side of the square images: ImageNet's nets on small images, so that links matter.
-SIZES = {"cifar10_full": (50, 32), "googlenet": (8, 64), "resnet50": (8, 64)}
+# Batch a rank and the side of the square images: some of ImageNet's nets on small images, so that links matter.
+SIZES = {"cifar10_full": (50, 32), "googlenet": (8, 64), "resnet50": (8, 64), "alexnet": (16, 227)}
 LINKS = ("1gbit", "100mbit")
 PORT = 29511
 LIMIT_S = 3600
@@ -51,12 +51,12 @@ def run_mpi(network: ShapedNetwork, worker: list[str], what: str) -> None:
     _finish(network.popen(0, ["mpirun", *arguments, *worker], env=python_environment()), what)
 
 
-def run_ours(network: ShapedNetwork, model: str, rounds: int, folder: Path) -> dict[str, Any]:
-    """Run all schedules in one job; return what they took."""
+def run_ours(network: ShapedNetwork, model: str, rounds: int, folder: Path, what: str) -> dict[str, Any]:
+    """Run all schedules in one job, of the worker's side `what`; return what they took."""
     file = folder / "ours.json"
     batch, side = SIZES[model]
-    worker = [sys.executable, WORKER, "ours", model, str(batch), str(side), str(rounds), str(file)]
-    run_mpi(network, worker, f"{model}, ours")
+    worker = [sys.executable, WORKER, what, model, str(batch), str(side), str(rounds), str(file)]
+    run_mpi(network, worker, f"{model}, {what}")
     found: dict[str, Any] = json.loads(file.read_text())
     return found
 
@@ -89,11 +89,11 @@ def _finish(process: subprocess.Popen[str], what: str) -> None:
         raise SystemExit(f"{what}: exit code {code}")
 
 
-def compare(model: str, link: str, hosts: int, rounds: int, congestion_control: str) -> dict[str, Any]:
+def compare(model: str, link: str, hosts: int, rounds: int, congestion_control: str, what: str) -> dict[str, Any]:
     """Return one table: all schedules and DDP on one network."""
     with ShapedNetwork(hosts, link, congestion_control) as network, tempfile.TemporaryDirectory() as folder:
         before = run_ddp(network, model, (rounds + 1) // 2, Path(folder))
-        ours = run_ours(network, model, rounds, Path(folder))
+        ours = run_ours(network, model, rounds, Path(folder), what)
         after = run_ddp(network, model, (rounds + 1) // 2, Path(folder))
     for row in ours["rows"]:
         row["median"] = statistics.median(row["seconds"])
@@ -106,6 +106,7 @@ def compare(model: str, link: str, hosts: int, rounds: int, congestion_control: 
         "link": link,
         "hosts": hosts,
         "congestion_control": congestion_control,
+        "what": what,
         **ours,
         "ddp": {"seconds": ddp, "median": statistics.median(ddp), "scatter": _scatter(ddp)},
     }
@@ -117,11 +118,19 @@ def _scatter(values: list[float]) -> float:
     return 1.4826 * statistics.median(abs(value - middle) for value in values) / middle
 
 
+def _describe_exchange(found: dict[str, Any]) -> str:
+    """Return how many values are exchanged, where these are not the parameters' gradients."""
+    if found["exchanged"] == found["parameters"]:
+        return ""
+    return f", of which products are exchanged as matrices ({found['exchanged'] / 1e6:.2f} M values in all)"
+
+
 def table(found: dict[str, Any]) -> str:
     """Return a Markdown table, and whether `auto` is ahead."""
     batch, side = SIZES[found["model"]]
     lines = [
-        f"{found['model']}, {found['parameters'] / 1e6:.2f} M parameters, {found['hosts']} hosts at {found['link']},"
+        f"{found['model']}, {found['parameters'] / 1e6:.2f} M parameters"
+        f"{_describe_exchange(found)}, {found['hosts']} hosts at {found['link']},"
         f" batch {batch} of {side} x {side} a rank; backward {1e3 * found['backward']:.0f} ms; all-reduce a ="
         f" {1e3 * found['a']:.2f} ms, b = {1e9 * found['b']:.2f} ns/byte (R2 {found['fit']:.3f}), and slows the"
         f" backward pass beside it by {100 * found['slowdown']:.0f} %",
@@ -156,6 +165,10 @@ def main() -> None:
     parser.add_argument("--hosts", nargs="+", type=int, default=[2, 4])
     parser.add_argument("--rounds", type=int, default=7, help="iterations of each schedule")
     parser.add_argument(
+        "--sides", nargs="+", choices=("ours", "gradients"), default=["ours"],
+        help="ours: as by default; gradients: without `exchange_products`; a table for each",
+    )  # fmt: skip
+    parser.add_argument(
         "--congestion_control", default=CONGESTION_CONTROL, metavar="NAME", help="TCP's on the hosts (default: reno)"
     )
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured")
@@ -164,14 +177,15 @@ def main() -> None:
     for link in options.links:
         for hosts in options.hosts:
             for model in options.models:
-                try:
-                    found = compare(model, link, hosts, options.rounds, options.congestion_control)
-                except NetworkUnavailable as error:
-                    parser.exit(1, f"distributed.py: {error}\n")
-                results.append(found)
-                print(table(found), flush=True)
-                if options.json:
-                    Path(options.json).write_text(json.dumps(results, indent=1) + "\n")
+                for what in options.sides:
+                    try:
+                        found = compare(model, link, hosts, options.rounds, options.congestion_control, what)
+                    except NetworkUnavailable as error:
+                        parser.exit(1, f"distributed.py: {error}\n")
+                    results.append(found)
+                    print(table(found), flush=True)
+                    if options.json:
+                        Path(options.json).write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """One rank of `benchmarks/distributed.py`, on either side; started by it, not by hand.
 
     distributed_worker.py ours MODEL BATCH SIDE ROUNDS FILE        under mpirun: every schedule, and `auto`
+    distributed_worker.py gradients MODEL BATCH SIDE ROUNDS FILE   the same without `exchange_products`
     distributed_worker.py ddp  MODEL BATCH SIDE ROUNDS FILE        with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
 
 Both sides train the same net on the same shapes: forward, backward, exchange of gradients, update with momentum and
@@ -37,7 +38,7 @@ def batch_of(model: str, batch: int, side: int, rank: int) -> tuple[torch.Tensor
 class OurSide:
     """The engine's solver, given the plan to use from outside."""
 
-    def __init__(self, model: str, batch: int, side: int) -> None:
+    def __init__(self, model: str, batch: int, side: int, exchanges_products: bool = True) -> None:
         from mgcaffe.comm import connect
         from mgcaffe.solvers.events import IterationDone
         from mgcaffe.solvers.solver import Solver
@@ -48,6 +49,7 @@ class OurSide:
         self._iteration_done = IterationDone
         self.ranks = connect()
         param = solver_param(model, batch, side)
+        param.comm_param.exchange_products = exchanges_products
         self.solver = Solver(param, communicator=self.ranks, listeners=[self], schedule="auto")
         lay_out(self.solver.net)
         images, labels = batch_of(model, batch, side, self.ranks.rank)
@@ -145,11 +147,11 @@ def solver_param(model: str, batch: int, side: int) -> Any:
     return param
 
 
-def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
+def run_ours(model: str, batch: int, side: int, rounds: int, file: str, *, exchanges_products: bool = True) -> None:
     """Run all schedules in turn, round by round."""
     from mgcaffe.comm.tuning.calibration import agree_times
 
-    ours = OurSide(model, batch, side)
+    ours = OurSide(model, batch, side, exchanges_products)
     search_iterations = ours.finish_search()
     plans = ours.plans()
     taken: dict[str, list[tuple[float, float, float]]] = {name: [] for name in plans}
@@ -176,6 +178,7 @@ def run_ours(model: str, batch: int, side: int, rounds: int, file: str) -> None:
         a, b, fit = ours.decision.costs.polled.affine()
         parameters = sum(parameter.count for parameter in ours.solver.net.parameters)
         found = {"rows": rows, "backward": backward, "search_iterations": search_iterations, "parameters": parameters}
+        found["exchanged"] = ours.solver.net.arena.trainable_diff
         found["besides"] = ours.decision.timings.forward.total  # measured, since `auto` may overlap the forward pass
         found |= {"a": a, "b": b, "fit": fit, "slowdown": ours.decision.channels[0].slowdown}
         # What predictions rest on: an all-reduce's cost as it was measured alone, and as `auto` saw it in training.
@@ -230,13 +233,16 @@ def run_ddp(model: str, batch: int, side: int, rounds: int, file: str) -> None:
 def main() -> None:
     """Read the command line."""
     side, model, batch, size, rounds, file = sys.argv[1:7]
-    if side == "ours":
+    if side != "ddp":
         from mgcaffe.tools.running.steady_memory import speed_up_training
 
         speed_up_training()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    run = run_ours if side == "ours" else run_ddp
-    run(model, int(batch), int(size), int(rounds), file)
+    arguments = model, int(batch), int(size), int(rounds), file
+    if side == "ddp":
+        run_ddp(*arguments)
+    else:
+        run_ours(*arguments, exchanges_products=side == "ours")
 
 
 if __name__ == "__main__":
