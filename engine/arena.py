@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from mgcaffe.engine.heap import give_back
+from mgcaffe.engine.heap import give_back, zeros_on_demand
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.types import Shape
@@ -167,7 +167,7 @@ class ParameterArena:
         What `diff` held is lost.
 
         Args:
-            sizes: trainable parameters, and how many elements each has in `diff` instead.
+            sizes: trainable parameters, on a CPU, and how many elements each has in `diff` instead: fewer than values.
         """
         slices, offset = [], 0
         for piece in self.slices:
@@ -177,11 +177,11 @@ class ParameterArena:
             offset += count
         self.slices = slices
         self.trainable_diff += sum(size - parameter.count for parameter, size in sizes.items())
-        self.diff = torch.zeros(offset, dtype=self.data.dtype, device=self.data.device)
+        give_back(self.diff.zero_())
+        self.diff = self.diff[:offset]  # the rest of its memory has no pages
         for piece in slices:
             if piece.is_apart:
-                piece.parameter.diff = torch.zeros_like(piece.parameter.data)
-                give_back(piece.parameter.diff)
+                piece.parameter.diff = zeros_on_demand(piece.parameter.shape, self.data.dtype)
             else:
                 flat = self.diff[piece.diff_offset : piece.diff_offset + piece.diff_count]
                 piece.parameter.diff = _in_shape(flat, piece.parameter)

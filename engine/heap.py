@@ -8,10 +8,12 @@ more often, most of all in a virtual machine (docs/step_times.md).
 from __future__ import annotations
 
 import ctypes
+import math
+import mmap
 import os
 import platform
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -133,15 +135,23 @@ def give_back(values: torch.Tensor) -> None:
     """Give the pages of a tensor of zeros back to the kernel, which hands out new ones, of zeros, where it is used.
 
     Args:
-        values: contiguous, on a CPU; what lies beside it in its first and last page keeps these.
+        values: contiguous; what lies beside it in its first and last page keeps these. On a GPU nothing is done.
     """
-    if platform.libc_ver()[0] != "glibc":
+    if not values.is_cpu or platform.libc_ver()[0] != "glibc":
         return  # other kernels' madvise may leave or lose what the pages hold
     page = resource.getpagesize()
     begin = -(-values.data_ptr() // page) * page
     end = (values.data_ptr() + values.nbytes) // page * page
     if begin < end:
         ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _MADV_DONTNEED)
+
+
+def zeros_on_demand(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Return zeros, at least one, outside malloc's heap on a CPU, that take no memory before they are written."""
+    import torch
+
+    memory = mmap.mmap(-1, math.prod(shape) * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return torch.frombuffer(memory, dtype=dtype).view(tuple(shape))
 
 
 @contextmanager

@@ -140,7 +140,7 @@ class Parameter:
     def clear_diff(self) -> None:
         """Set the gradient to zero."""
         self.diff.zero_()
-        self.fresh = True
+        self.fresh, self.product = True, None
 
     def gradient_values(self) -> torch.Tensor:
         """Return all values of the gradient that may differ from zero, in any shape."""

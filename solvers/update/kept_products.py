@@ -13,7 +13,7 @@ them like any other segment.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -57,7 +57,7 @@ class KeptProducts:
             for weight, rows in _candidates(net, param, updater)
             if suits_product(ranks * rows, weight.shape)
         }
-        if self._rows and ranks > 1 and not _may_exchange(param, communicator):
+        if self._rows and ranks > 1 and not _may_exchange(param, communicator, [*self._rows.values()]):
             self._rows = {}
         self._pieces: dict[int, list[ArenaSlice]] = {}
         if not self._rows:
@@ -151,8 +151,8 @@ def _candidates(net: Net, param: SolverParameter, updater: Updater) -> Iterator[
                 yield weight, bottom.count // max(1, layer.inputs)
 
 
-def _may_exchange(param: SolverParameter, communicator: Communicator) -> bool:
-    """Return whether several ranks may exchange products; collective.
+def _may_exchange(param: SolverParameter, communicator: Communicator, rows: Sequence[int]) -> bool:
+    """Return whether several ranks may exchange products of so many rows; collective.
 
     A plan file is one for the gradients. Matrices of 16 bits would lose more than gradients do. All ranks have to make
     the same bits of the same matrices, so none may have another processor, or another number of threads.
@@ -161,5 +161,5 @@ def _may_exchange(param: SolverParameter, communicator: Communicator) -> bool:
     is_plain = comm.allreduce_type == type(comm).FLOAT32 and not comm.plan_file and not ulfm.is_enabled()
     if not (comm.exchange_products and is_plain):
         return False
-    machines = communicator.allgather((processor.name(), torch.get_num_threads()))
-    return len(set(machines)) == 1
+    machine = processor.name(), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
+    return len(set(communicator.allgather((*machine, *rows)))) == 1

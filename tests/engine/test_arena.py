@@ -173,3 +173,34 @@ def test_an_arena_of_other_parameters_does_not_fit_beside(other):
         beside(first, (0, "a", other))
     with pytest.raises(NetError, match="cannot train one replica"):
         beside(first, (0, "b", parameter(3)))
+
+
+def test_gradients_that_lie_apart_leave_room_in_the_buffer():
+    first, weight, bias = parameter(2, 2), parameter(4, 3), parameter(3, decay=0)
+    last, frozen = parameter(5), parameter(2, lr=0)
+    flat = arena((0, "a", first), (1, "b", weight), (1, "b", bias), (2, "c", last), (3, "d", frozen))
+    flat.data.copy_(torch.arange(26.0))
+    flat.diff.fill_(9)
+    flat.keep_apart({weight: 6})
+    assert flat.diff.shape == (20,) and not flat.diff.any()
+    assert (flat.trainable, flat.trainable_diff) == (24, 18)
+    assert [(piece.offset, piece.diff_offset, piece.diff_count) for piece in flat.slices] == [
+        (0, 0, 4), (4, 4, 6), (16, 10, 3), (19, 13, 5), (24, 18, 2),
+    ]  # fmt: skip
+    assert flat.segments() == [("a", 0, 0, 4), ("b", 1, 4, 9), ("c", 2, 13, 5)]
+    assert flat.segments(of_data=True) == [("a", 0, 0, 4), ("b", 1, 4, 15), ("c", 2, 19, 5)]
+    assert flat.runs() == [Run(0, 4, 1, 1, 0), Run(16, 3, 1, 0, 10), Run(19, 5, 1, 1, 13)]
+    assert [piece.parameter for piece in flat.apart] == [weight]
+    assert weight.diff.shape == (4, 3) and weight.data[0].tolist() == [4, 5, 6]
+    for number, each in enumerate((first, weight, bias, last, frozen)):
+        each.diff.fill_(number + 1)
+    assert flat.diff.tolist() == [1] * 4 + [0] * 6 + [3] * 3 + [4] * 5 + [5] * 2
+    flat.exchanged(flat.apart[0]).fill_(7)
+    assert (flat.diff == 7).sum() == 6 and (weight.diff == 2).all()
+
+
+def test_runs_do_not_join_over_a_gradient_that_lies_apart():
+    weight = parameter(4)
+    flat = arena((0, "a", parameter(2)), (1, "b", weight), (2, "c", parameter(3)))
+    flat.keep_apart({weight: 0})
+    assert flat.runs() == [Run(0, 2, 1, 1, 0), Run(6, 3, 1, 1, 2)]

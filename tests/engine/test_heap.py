@@ -200,3 +200,13 @@ def test_less_than_a_page_is_left_as_it_is():
     values = torch.zeros(8)
     heap.give_back(values[2:5])
     assert not values.any()
+
+
+def test_zeros_on_demand_take_no_memory_before_they_are_written():
+    before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    values = heap.zeros_on_demand((1 << 12, 1 << 12), torch.float32)
+    assert values.shape == (1 << 12, 1 << 12) and values.dtype == torch.float32
+    assert int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() - before < 8 << 20
+    assert not values[:5].any()
+    values[3].fill_(1)
+    assert values[2:5].sum() == 1 << 12
