@@ -14,17 +14,20 @@ have no place for them, so nothing that is done to those costs anything for a ta
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 
-from mgcaffe.engine.heap import give_back, zeros_on_demand
+from mgcaffe.engine.heap import zeros_on_demand
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.row_parameter import RowParameter
 from mgcaffe.engine.types import Shape
 from mgcaffe.errors import NetError
+
+_MANY = 1 << 20
+"""From how many values on it matters that a net to test, or one whose gradients lie apart, needs no memory for them."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,6 @@ class ParameterArena:
         owned: (layer index, layer name, parameter) of every parameter that owns its values, in layer order.
         dtype: of data and gradients.
         device: where they live.
-        rarely_diff: gradients will hardly be needed (a net to test): on a CPU, their memory is not taken before that.
         beside: the arena of a net with the same layers, whose values are these parameters' too, but for those that the
             forward pass changes (`measured`): each net has its own, which begin with that one's.
 
@@ -105,7 +107,6 @@ class ParameterArena:
         dtype: torch.dtype,
         device: torch.device,
         *,
-        rarely_diff: bool = False,
         beside: ParameterArena | None = None,
     ) -> None:
         self.tables = [Table(index, name, each) for index, name, each in owned if isinstance(each, RowParameter)]
@@ -124,11 +125,7 @@ class ParameterArena:
         if beside is not None and self._layout() != beside._layout():
             raise NetError("two nets made of one prototxt have different parameters, so they cannot train one replica")
         self.data: torch.Tensor = torch.zeros(offset, dtype=dtype, device=device) if beside is None else beside.data
-        if rarely_diff and device.type == "cpu":
-            # NumPy's zeros are pages that the system hands out on the first write; PyTorch writes its own at once.
-            self.diff = torch.from_numpy(np.zeros(offset, np.float64 if dtype == torch.float64 else np.float32))
-        else:
-            self.diff = torch.zeros(offset, dtype=dtype, device=device)
+        self.diff: torch.Tensor = _zeros((offset,), self.data)
         self._offsets = {id(piece.parameter): piece.offset for piece in self.slices}
         for piece in self.slices:
             piece.parameter.data = self.view(self.data, piece.parameter)
@@ -167,7 +164,10 @@ class ParameterArena:
         What `diff` held is lost.
 
         Args:
-            sizes: trainable parameters, on a CPU, and how many elements each has in `diff` instead: fewer than values.
+            sizes: trainable parameters, and how many elements each has in `diff` instead.
+
+        Raises:
+            MemoryError: there is no room; nothing has changed.
         """
         slices, offset = [], 0
         for piece in self.slices:
@@ -175,13 +175,12 @@ class ParameterArena:
             count = sizes.get(parameter, piece.count)
             slices.append(replace(piece, diff_offset=offset, diff_count=count, is_apart=parameter in sizes))
             offset += count
-        self.slices = slices
+        diff, apart = _zeros((offset,), self.data), {each: _zeros(each.shape, self.data) for each in sizes}
+        self.slices, self.diff = slices, diff
         self.trainable_diff += sum(size - parameter.count for parameter, size in sizes.items())
-        give_back(self.diff.zero_())
-        self.diff = self.diff[:offset]  # the rest of its memory has no pages
         for piece in slices:
             if piece.is_apart:
-                piece.parameter.diff = zeros_on_demand(piece.parameter.shape, self.data.dtype)
+                piece.parameter.diff = apart[piece.parameter]
             else:
                 flat = self.diff[piece.diff_offset : piece.diff_offset + piece.diff_count]
                 piece.parameter.diff = _in_shape(flat, piece.parameter)
@@ -242,6 +241,13 @@ class ParameterArena:
             else:
                 segments.append((piece.layer_name, piece.layer, start, size))
         return segments
+
+
+def _zeros(shape: Shape, like: torch.Tensor) -> torch.Tensor:
+    """Return zeros; many of them, on a CPU, take no memory before they are written."""
+    if like.is_cpu and math.prod(shape) >= _MANY:
+        return zeros_on_demand(shape, like.dtype)
+    return torch.zeros(shape, dtype=like.dtype, device=like.device)
 
 
 def _in_shape(values: torch.Tensor, parameter: Parameter) -> torch.Tensor:

@@ -240,7 +240,6 @@ class BuiltNet:
                 mine,
                 self.dtype,
                 self.device,
-                rarely_diff=self.phase == TEST,
                 beside=train_beside.arena if train_beside is not None else None,
             )
         except (RuntimeError, MemoryError) as error:

@@ -28,7 +28,6 @@ _NEVER = -1
 _MAPPED_FROM = 128 << 10
 _M_MMAP_MAX = -4
 _MAPPED_BLOCKS = 65536  # glibc's default
-_MADV_DONTNEED = 4
 _MADV_HUGEPAGE = 14
 _HUGE = 2 << 20
 _STRICT = "2"
@@ -131,26 +130,23 @@ def _advise_huge_pages() -> None:
     _is_advised = True
 
 
-def give_back(values: torch.Tensor) -> None:
-    """Give the pages of a tensor of zeros back to the kernel, which hands out new ones, of zeros, where it is used.
-
-    Args:
-        values: contiguous; what lies beside it in its first and last page keeps these. On a GPU nothing is done.
-    """
-    if not values.is_cpu or platform.libc_ver()[0] != "glibc":
-        return  # other kernels' madvise may leave or lose what the pages hold
-    page = resource.getpagesize()
-    begin = -(-values.data_ptr() // page) * page
-    end = (values.data_ptr() + values.nbytes) // page * page
-    if begin < end:
-        ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _MADV_DONTNEED)
-
-
 def zeros_on_demand(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """Return zeros, at least one, outside malloc's heap on a CPU, that take no memory before they are written."""
+    """Return zeros, at least one, outside malloc's heap on a CPU, that take no memory before they are written.
+
+    They get pages of 2 MiB where the heap does (`keep_blocks`).
+
+    Raises:
+        MemoryError: the kernel refuses.
+    """
     import torch
 
-    memory = mmap.mmap(-1, math.prod(shape) * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    size = math.prod(shape) * dtype.itemsize
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"cannot map {size} bytes: {error.strerror}") from None
+    if _is_advised:
+        memory.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(memory, dtype=dtype).view(tuple(shape))
 
 

@@ -181,6 +181,7 @@ class ParameterBlob(HostBlob):
             copied: Array = parameter.dense_diff().cpu().numpy()
             copied.flags.writeable = False
             return copied
+        parameter.complete()
         if parameter.fresh:
             parameter.diff.zero_()
             parameter.fresh = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -203,10 +203,21 @@ class Net(BuiltNet):
         if self.table_look_ups is not None:
             self.table_look_ups.forget_gradients()
 
-    def keep_gradients_apart(self, sizes: Mapping[Parameter, int]) -> None:
-        """Give some parameters' gradients places of their own (`ParameterArena.keep_apart`)."""
+    def keep_gradients_apart(self, sizes: Mapping[Parameter, int], borrowers: Sequence[Net] = ()) -> None:
+        """Give some parameters' gradients places of their own (`ParameterArena.keep_apart`).
+
+        Args:
+            sizes: as for the arena.
+            borrowers: the nets that were built with `share_with` this one.
+
+        Raises:
+            MemoryError: there is no room; nothing has changed.
+        """
         self.arena.keep_apart(sizes)
         sharing.bind_shared(self.layers)
+        for net in borrowers:
+            sharing.bind_to_net(net.layers, self.layers)
+            sharing.bind_shared(net.layers)
 
     # -- looking -----------------------------------------------------------------------------------------
 

@@ -103,6 +103,7 @@ class Parameter:
     def accumulate(self, gradient: torch.Tensor) -> None:
         """Add `gradient` (of any shape with the same count, in the parameter's order) to `diff`."""
         gradient = gradient.reshape(self.shape)
+        self.complete()
         if self.fresh:
             self.diff.copy_(gradient)
             self.fresh = False
@@ -111,6 +112,7 @@ class Parameter:
 
     def accumulate_sum(self, gradients: torch.Tensor) -> None:
         """Add the sum of `gradients`, (any number, *shape), to `diff`."""
+        self.complete()
         if self.fresh:
             torch.sum(gradients, 0, out=self.diff)
             self.fresh = False
@@ -118,16 +120,23 @@ class Parameter:
             self.diff.add_(gradients.sum(0))
 
     def complete(self) -> None:
-        """Let `diff` hold the gradient, if it is kept as a product."""
+        """Let `diff` hold the gradient, if it is kept as a product, so that something may be added to it."""
         if self.product is not None:
             self.product.write(self.diff)
             self.product = None
+
+    def _readable(self) -> torch.Tensor:
+        """Return `diff` with the gradient in it; one that is kept as a product stays that."""
+        if self.product is not None:
+            self.product.write(self.diff)
+        return self.diff
 
     def beta(self) -> float:
         """0.0 if the next gradient replaces `diff`, else 1.0; marks `diff` as written.
 
         For operators that accumulate themselves: `diff.addmm_(g, x, beta=parameter.beta())`.
         """
+        self.complete()
         beta = 0.0 if self.fresh else 1.0
         self.fresh = False
         return beta
@@ -143,11 +152,9 @@ class Parameter:
         self.fresh, self.product = True, None
 
     def gradient_values(self) -> torch.Tensor:
-        """Return all values of the gradient that may differ from zero, in any shape."""
-        self.complete()
-        return self.diff
+        """Return all values of the gradient that may differ from zero, in any shape; they are not to be changed."""
+        return self._readable()
 
     def dense_diff(self) -> torch.Tensor:
-        """Return the gradient in the parameter's shape."""
-        self.complete()
-        return self.diff
+        """Return the gradient in the parameter's shape; it is not to be changed."""
+        return self._readable()

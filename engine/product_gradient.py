@@ -104,7 +104,6 @@ def add_product(parameter: Parameter, left: torch.Tensor, right: torch.Tensor, c
     """
     if parameter.fresh:
         parameter.product = None
-    parameter.complete()
     if parameter.keeps_product and parameter.fresh and suits_product(len(left), parameter.shape):
         # Layers below may write over the memory of both.
         parameter.product = ProductGradient(parameter.diff, left.clone(), right.clone(), choices)

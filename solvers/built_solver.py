@@ -137,7 +137,7 @@ class BuiltSolver:
             self._updater.update_elsewhere = net.table_look_ups.update
             serve_other_trainers(self._tables, param, net, self._updater, self._replicas.fail)
         self._warn(self._updater.warnings)
-        products = KeptProducts(net, param, self._updater, ranks.communicator, self._emit)
+        products = KeptProducts(net, param, self._updater, ranks.communicator, self._emit, nets.tests)
         buffer = GradientBuffer.of_net(net, ranks.size)
         self._averaging = GradientAveraging(buffer, ranks.communicator, param, schedule, self._emit)
         opened.callback(self._averaging.close)

@@ -53,7 +53,7 @@ class IterationObserver(Protocol):
         """Take the clock before and after the ranks agreed on the loss, once their backward passes had ended."""
 
     def updated(self, start: float, end: float, offset: int, count: int) -> None:
-        """Take the clock before and after an update of elements `offset` to `offset + count` of the arena."""
+        """Take the clock before and after an update by elements `offset` to `offset + count` of the gradients."""
 
     def synchronized(self, start: float, end: float, figures: SyncFigures) -> None:
         """Take the clock before and after a round that brought replicas together, and the figures after it.

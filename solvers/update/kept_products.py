@@ -23,12 +23,17 @@ from mgcaffe.comm.transport import ulfm
 from mgcaffe.engine import Net
 from mgcaffe.engine.arena import ArenaSlice
 from mgcaffe.engine.kernels import processor
+from mgcaffe.engine.layer import Layer
+from mgcaffe.engine.layers.filter import Filter
 from mgcaffe.engine.layers.inner_product import InnerProduct
+from mgcaffe.engine.layers.python import Python
 from mgcaffe.engine.parameter import KeptProduct, Parameter
 from mgcaffe.engine.product_gradient import ProductGradient, suits_product
 from mgcaffe.prototxt import SolverParameter
 from mgcaffe.solvers.events import Emit, Noted
 from mgcaffe.solvers.update.updater import Updater
+
+_OURS = "mgcaffe.engine."
 
 
 class KeptProducts:
@@ -45,29 +50,56 @@ class KeptProducts:
         updater: the net's.
         communicator: the ranks that average gradients; collective, if there are several.
         emit: takes the events.
+        borrowers: the nets that were built with `share_with` this one.
     """
 
     def __init__(
-        self, net: Net, param: SolverParameter, updater: Updater, communicator: Communicator, emit: Emit
+        self,
+        net: Net,
+        param: SolverParameter,
+        updater: Updater,
+        communicator: Communicator,
+        emit: Emit,
+        borrowers: Sequence[Net] = (),
     ) -> None:
         self._net, self._communicator = net, communicator
         ranks = communicator.size
-        self._rows = {
-            weight: rows
-            for weight, rows in _candidates(net, param, updater)
-            if suits_product(ranks * rows, weight.shape)
-        }
-        if self._rows and ranks > 1 and not _may_exchange(param, communicator, [*self._rows.values()]):
+        found = dict(_candidates(net, param, updater))
+        self._rows = {weight: rows for weight, rows in found.items() if suits_product(ranks * rows, weight.shape)}
+        if ranks > 1 and not self._may_exchange(param, [*found.values()], emit):
             self._rows = {}
         self._pieces: dict[int, list[ArenaSlice]] = {}
         if not self._rows:
             return
         per_row = ranks if ranks > 1 else 0
-        net.keep_gradients_apart({weight: per_row * rows * sum(weight.shape) for weight, rows in self._rows.items()})
+        sizes = {weight: per_row * rows * sum(weight.shape) for weight, rows in self._rows.items()}
+        net.keep_gradients_apart(sizes, borrowers)
         for piece in net.arena.apart:
             self._pieces.setdefault(piece.layer, []).append(piece)
         if ranks > 1:
             emit(Noted(self._describe()))
+
+    def _may_exchange(self, param: SolverParameter, rows: Sequence[int], emit: Emit) -> bool:
+        """Return whether several ranks may exchange products of so many rows; collective.
+
+        A plan file is one for the gradients. Matrices of 16 bits would lose more than gradients do. Layers of users and
+        Filter may change how many rows there are. All ranks have to make the same bits of the same matrices, so none
+        may have another processor, or another number of threads.
+        """
+        comm = param.comm_param
+        is_plain = comm.allreduce_type == type(comm).FLOAT32 and not comm.plan_file and not ulfm.is_enabled()
+        if not (comm.exchange_products and is_plain):
+            return False
+        machine = processor.name(), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
+        found = self._communicator.allgather((machine, tuple(rows), any(map(_may_resize, self._net.layers))))
+        if len(set(found)) == 1:
+            return not found[0][-1]
+        if self._rows:
+            other = next(number for number, each in enumerate(found) if each != found[0])
+            what = "another processor or number of threads" if found[other][0] != found[0][0] else "other batches"
+            text = f"rank {other} has {what} than rank 0"
+            emit(Noted(f"Gradients of inner products are exchanged, not the matrices that make them: {text}"))
+        return False
 
     def _describe(self) -> str:
         pieces = self._net.arena.apart
@@ -126,11 +158,17 @@ class KeptProducts:
                 place[0] = torch.nan
         elif mine is not None or (not parameter.fresh and bool(parameter.diff.any())):
             self._net.layers[piece.layer].fail(
-                f"the batch of rank {self._communicator.rank} has more than the {rows} rows that it had at the start",
-                hint="comm_param { exchange_products: false } exchanges the gradient, whose size is always the same",
+                f"rank {self._communicator.rank} cannot exchange the weight's gradient as a product: the batch has more"
+                f" than the {rows} rows that it had at the start, or something was added to the gradient",
+                hint="comm_param { exchange_products: false } exchanges the gradient itself",
             )
         choices = self._net.context.choices
         parameter.product = ProductGradient(parameter.diff, left, right, choices, factor=ranks)
+
+
+def _may_resize(layer: Layer) -> bool:
+    """Return whether the number of a layer's rows may change from pass to pass."""
+    return isinstance(layer, (Filter, Python)) or not type(layer).__module__.startswith(_OURS)
 
 
 def _is_finite(product: KeptProduct, parameter: Parameter) -> bool:
@@ -145,21 +183,8 @@ def _candidates(net: Net, param: SolverParameter, updater: Updater) -> Iterator[
         return
     uses = Counter(id(each.owner or each) for layer in net.layers for each in layer.parameters)
     for layer, bottoms in zip(net.layers, net.bottom_blobs, strict=True):
-        if isinstance(layer, InnerProduct) and uses[id(layer.parameters[0])] == 1:
+        # A class derived from it may look at the gradient.
+        if type(layer) is InnerProduct and uses[id(layer.parameters[0])] == 1:
             weight, bottom = layer.parameters[0], bottoms[0]
             if weight.lr_mult != 0:
                 yield weight, bottom.count // max(1, layer.inputs)
-
-
-def _may_exchange(param: SolverParameter, communicator: Communicator, rows: Sequence[int]) -> bool:
-    """Return whether several ranks may exchange products of so many rows; collective.
-
-    A plan file is one for the gradients. Matrices of 16 bits would lose more than gradients do. All ranks have to make
-    the same bits of the same matrices, so none may have another processor, or another number of threads.
-    """
-    comm = param.comm_param
-    is_plain = comm.allreduce_type == type(comm).FLOAT32 and not comm.plan_file and not ulfm.is_enabled()
-    if not (comm.exchange_products and is_plain):
-        return False
-    machine = processor.name(), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
-    return len(set(communicator.allgather((*machine, *rows)))) == 1

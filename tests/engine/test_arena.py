@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from mgcaffe.engine import arena as arena_module
 from mgcaffe.engine.arena import ParameterArena, Run
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.errors import NetError
@@ -134,9 +135,11 @@ def test_a_net_lays_out_each_owned_parameter_once(sharing):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_gradients_that_are_rarely_needed_are_zeros_that_can_be_written(dtype):
+@pytest.mark.parametrize("many", [1, 1 << 20])
+def test_gradients_are_zeros_that_can_be_written(monkeypatch, dtype, many):
+    monkeypatch.setattr(arena_module, "_MANY", many)
     weight = parameter(2, 3)
-    flat = ParameterArena([(0, "a", weight)], dtype, CPU, rarely_diff=True)
+    flat = ParameterArena([(0, "a", weight)], dtype, CPU)
     assert flat.diff.dtype == weight.diff.dtype == dtype and not flat.diff.any()
     weight.diff[1, 2] = 7
     assert flat.diff.tolist() == [0, 0, 0, 0, 0, 7]

@@ -180,28 +180,6 @@ def test_the_heap_grows_ahead_where_that_gives_huge_pages_and_costs_nothing(
         assert not heap._may_grow_ahead()
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="pages are given back where the C library is glibc")
-def test_pages_that_are_given_back_take_no_memory_and_hold_zeros():
-    def resident():
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-    size = 64 << 20
-    around = torch.ones(size // 4 + 64)
-    values = around[32:-32].zero_()
-    before = resident()
-    heap.give_back(values)
-    assert before - resident() > size * 0.9
-    assert not values.any() and (around[:32] == 1).all() and (around[-32:] == 1).all()
-    values.fill_(2)
-    assert (values == 2).all()
-
-
-def test_less_than_a_page_is_left_as_it_is():
-    values = torch.zeros(8)
-    heap.give_back(values[2:5])
-    assert not values.any()
-
-
 def test_zeros_on_demand_take_no_memory_before_they_are_written():
     before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     values = heap.zeros_on_demand((1 << 12, 1 << 12), torch.float32)
@@ -210,3 +188,8 @@ def test_zeros_on_demand_take_no_memory_before_they_are_written():
     assert not values[:5].any()
     values[3].fill_(1)
     assert values[2:5].sum() == 1 << 12
+
+
+def test_zeros_that_the_kernel_has_no_room_for_are_an_error_of_memory():
+    with pytest.raises(MemoryError, match="cannot map 4611686018427387904 bytes"):
+        heap.zeros_on_demand((1 << 60,), torch.float32)

@@ -110,8 +110,33 @@ def test_a_parameter_keeps_the_first_product(parameter):
     assert (parameter.diff == 3).all()
     left.fill_(9)
     right.fill_(9)
-    torch.testing.assert_close(parameter.dense_diff(), expected)
+    for looked_at in (parameter.dense_diff(), parameter.gradient_values()):
+        torch.testing.assert_close(looked_at, expected)
+    assert parameter.product is not None
+    parameter.complete()
     assert parameter.product is None
+    torch.testing.assert_close(parameter.diff, expected)
+
+
+@pytest.mark.parametrize("way", ["accumulate", "accumulate_sum", "beta"])
+def test_other_ways_to_add_to_a_kept_product_count(parameter, way):
+    left, right = operands()
+    add_product(parameter, left, right, RULES)
+    more = torch.ones(2, ROWS, COLUMNS)
+    if way == "accumulate":
+        parameter.accumulate(2 * more[0])
+    elif way == "accumulate_sum":
+        parameter.accumulate_sum(more)
+    else:
+        parameter.diff.mul_(parameter.beta()).add_(2)
+    assert parameter.product is None
+    torch.testing.assert_close(parameter.diff, left.t() @ right + 2)
+
+
+def test_a_zeroed_gradient_is_no_product(parameter):
+    add_product(parameter, *operands(), RULES)
+    parameter.clear_diff()
+    assert parameter.product is None and not parameter.dense_diff().any()
 
 
 def test_a_product_of_an_earlier_iteration_does_not_count(parameter):

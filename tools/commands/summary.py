@@ -245,7 +245,7 @@ def _parameters_text(row: LayerFigures) -> str:
 def _totals(totals: Totals) -> list[str]:
     statistics = f" and ({totals.statistics:,}) statistics of BatchNorm" if totals.statistics else ""
     tables = f" ({format_bytes(totals.table_bytes)} of them tables of EmbeddingBag)" if totals.table_bytes else ""
-    more = "training adds as much for gradients and for each history"
+    more = "training adds at most as much for gradients, and as much for each history"
     if tables:
         more += "; for tables only for AdaGrad's history"
     return [

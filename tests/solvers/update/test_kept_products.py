@@ -5,11 +5,16 @@ import torch
 
 from mgcaffe.comm import AffineCost, Segment, make_plan, run_ranks
 from mgcaffe.comm.planning.plan_file import PlanBasis, plan_text
-from mgcaffe.engine import product_gradient
+from mgcaffe.engine import Net, product_gradient, registry
 from mgcaffe.engine.kernels import linear_ways
+from mgcaffe.engine.layers.inner_product import InnerProduct
 from mgcaffe.errors import NetError, NotFiniteError
+from mgcaffe.prototxt import parse_net, parse_solver
+from mgcaffe.solvers import Solver
 from mgcaffe.solvers.events import Noted, Warned
 from mgcaffe.solvers.update import kept_products
+from mgcaffe.solvers.update.kept_products import KeptProducts
+from mgcaffe.solvers.update.updater import Updater
 from tests.support.solverkit import Recorder, make_solver, weights_of
 
 INPUTS, OUTPUTS = 24, 32
@@ -367,3 +372,114 @@ def test_a_batch_that_grows_is_refused(tmp_path, small_is_large):
             return caught.value.hint
 
     assert all("exchange_products: false" in hint for hint in run_ranks(2, rank))
+
+
+def test_hooks_of_ranks_may_look_at_gradients(tmp_path, small_is_large):
+    def trained_with(looks):
+        def rank(communicator):
+            options = {"dtype": torch.float64, "communicator": communicator}
+            with make_solver(net(), "momentum: 0.9", tmp_path, **options) as solver:
+                weight, norms = solver.net.layers[1].parameters[0], []
+                if looks:
+
+                    def look(index):
+                        if index == 1:
+                            norms.append(float(weight.dense_diff().norm()))
+
+                    solver.net.after_backward.append(look)
+                solver.step(3)
+                return weights_of(solver), norms
+
+        return run_ranks(2, rank)
+
+    for (weights, norms), (expected, _) in zip(trained_with(True), trained_with(False), strict=True):
+        assert torch.equal(weights, expected) and len(norms) == 3 and min(norms) > 0
+
+
+def test_what_a_hook_adds_to_a_product_counts_on_one_rank_and_is_refused_on_several(tmp_path, small_is_large):
+    def added_to(solver):
+        weight = solver.net.layers[1].parameters[0]
+
+        def add(index):
+            if index == 1:
+                weight.accumulate(0.1 * weight.data)
+
+        solver.net.after_backward.append(add)
+        solver.step(2)
+        return weights_of(solver)
+
+    with make_solver(net(), "momentum: 0.9", tmp_path) as solver:
+        found = added_to(solver)
+    with make_solver(net(), "momentum: 0.9 iter_size: 1 snapshot_diff: true", tmp_path) as solver:
+        torch.testing.assert_close(found, added_to(solver), rtol=1e-12, atol=1e-14)
+
+    def rank(communicator):
+        with make_solver(net(), "momentum: 0.9", tmp_path, communicator=communicator) as solver:
+            with pytest.raises(NetError, match="or something was added to the gradient"):
+                added_to(solver)
+            return True
+
+    assert run_ranks(2, rank) == [True, True]
+
+
+class Watched(InnerProduct):
+    """Freezes its weight by its gradient."""
+
+    def backward(self, top_diffs, wanted):
+        found = super().backward(top_diffs, wanted)
+        self.parameters[0].diff.zero_()
+        return found
+
+
+def test_a_class_derived_from_inner_product_keeps_its_gradient_in_its_place(tmp_path, small_is_large, monkeypatch):
+    monkeypatch.setitem(registry._TYPES, "Watched", Watched)
+    text = net().replace('"InnerProduct" bottom: "data"', '"Watched" bottom: "data"')
+    with make_solver(text, "momentum: 0.9", tmp_path) as solver:
+        weight = solver.net.layers[1].parameters[0]
+        before = weight.data.clone()
+        solver.step(2)
+        assert torch.equal(weight.data, before)
+
+
+def test_ranks_exchange_gradients_where_a_layer_may_change_the_number_of_rows(tmp_path, small_is_large):
+    text = net().replace(
+        'layer { name: "large"',
+        """layer { name: "all" type: "DummyData" top: "all" dummy_data_param {
+      shape { dim: 3 dim: 1 } data_filler { type: "constant" value: 1 } } }
+    layer { name: "filter" type: "Filter" bottom: "data" bottom: "label" bottom: "all" top: "data2" top: "label2" }
+    layer { name: "large\"""",
+    )
+    text = text.replace('bottom: "data" top: "large"', 'bottom: "data2" top: "large"')
+    text = text.replace('bottom: "last" bottom: "label"', 'bottom: "last" bottom: "label2"')
+    for _, _, sizes, notes in train_on_ranks(tmp_path, iterations=1, text=text):
+        assert sizes == [INPUTS * OUTPUTS + OUTPUTS, 165] and not notes
+
+
+def test_ranks_that_have_other_batches_exchange_gradients_and_say_so(tmp_path, small_is_large):
+    """Of one of them the product would not suit."""
+
+    def rank(communicator):
+        recorder = Recorder()
+        text = net().replace("dim: 3 dim", f"dim: {3 + 40 * communicator.rank} dim")
+        param = parse_solver("base_lr: 0.1 momentum: 0.9 snapshot_after_train: false solver_mode: CPU").param
+        param.lr_policy = "fixed"
+        trained = Net(parse_net(text).param, keep_blobs=False)
+        products = KeptProducts(trained, param, Updater(param, trained.arena), communicator, recorder.on_event)
+        return [*trained.arena.apart], [event.text for event in recorder.of(Noted)], products._rows
+
+    for apart, notes, rows in run_ranks(2, rank):
+        assert not apart and not rows
+        assert len(notes) == 1 and "rank 1 has other batches than rank 0" in notes[0]
+
+
+def test_test_nets_share_the_gradients_places(tmp_path, small_is_large):
+    fields = "momentum: 0.9 test_iter: 1 test_interval: 100 test_initialization: false"
+    source = parse_solver(f"base_lr: 0.1 lr_policy: 'fixed' {fields} solver_mode: CPU snapshot_after_train: false")
+    source.param.net_param.CopyFrom(parse_net(net()).param)
+    source.param.test_net_param.add().CopyFrom(parse_net(net()).param)
+    with Solver(source.param) as solver:
+        (test_net,) = solver.test_nets
+        for mine, lent in zip(
+            solver.net.parameters, (p for layer in test_net.layers for p in layer.parameters), strict=True
+        ):
+            assert mine.diff.data_ptr() == lent.diff.data_ptr() and mine.diff.shape == lent.diff.shape
