@@ -80,10 +80,10 @@ def test_a_rank_that_raises_ends_the_job_with_its_message(engine):
         "from mgcaffe.tools.main import main\n"
         "from mgcaffe.comm.transport.environment import detect\n"
         "compute = Trainer.compute_gradients\n"
-        "def fail(self, seed, iteration):\n"
+        "def fail(self, seed, iteration, **options):\n"
         "    if iteration == 3 and detect().rank == 1:\n"
         "        raise DataError('record 5 is damaged')\n"
-        "    return compute(self, seed, iteration)\n"
+        "    return compute(self, seed, iteration, **options)\n"
         "Trainer.compute_gradients = fail\n"
         "sys.exit(main())\n",
     )
