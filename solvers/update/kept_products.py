@@ -181,10 +181,27 @@ def _candidates(net: Net, param: SolverParameter, updater: Updater) -> Iterator[
     is_summed = param.iter_size > 1 or param.clip_gradients >= 0
     if net.device.type != "cpu" or net.keep_blobs or is_summed or not updater.takes_products:
         return
+    for _, weight, rows in _inner_products(net):
+        yield weight, rows
+
+
+def _inner_products(net: Net) -> Iterator[tuple[str, Parameter, int]]:
+    """Yield name, weight and number of rows of the inner products whose weights train and belong to no other layer."""
     uses = Counter(id(each.owner or each) for layer in net.layers for each in layer.parameters)
     for layer, bottoms in zip(net.layers, net.bottom_blobs, strict=True):
         # A class derived from it may look at the gradient.
-        if type(layer) is InnerProduct and uses[id(layer.parameters[0])] == 1:
-            weight, bottom = layer.parameters[0], bottoms[0]
-            if weight.lr_mult != 0:
-                yield weight, bottom.count // max(1, layer.inputs)
+        if type(layer) is InnerProduct and uses[id(layer.parameters[0])] == 1 and layer.parameters[0].lr_mult != 0:
+            yield layer.name, layer.parameters[0], bottoms[0].count // max(1, layer.inputs)
+
+
+def exchanged_as_products(net: Net, ranks: int) -> dict[str, tuple[int, int]]:
+    """Return the layers whose gradients so many ranks may exchange as products, where nothing speaks against it.
+
+    Returns:
+        For each name how many values are exchanged then, and how many the gradient has.
+    """
+    return {
+        name: (ranks * rows * sum(weight.shape), weight.count)
+        for name, weight, rows in _inner_products(net)
+        if suits_product(ranks * rows, weight.shape)
+    }

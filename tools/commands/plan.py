@@ -7,7 +7,7 @@ file, edited, and handed to `engine train --plan_file`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +91,7 @@ def run(flags: Flags, session: Session) -> int:
             "engine plan net.prototxt --network=ring:alpha=45e-6,beta=1e-9 --workers=16",
         )
     cost = _cost(flags)
-    trace, element_bytes = _trace(flags)
+    trace, element_bytes, products = _trace(flags)
     segments, ready = trace.segments()
     basis = PlanBasis(segments, ready, cost, element_bytes)
     plans = [_plan(schedule, basis, trace, flags) for schedule in schedules]
@@ -100,6 +100,8 @@ def run(flags: Flags, session: Session) -> int:
         print(f"Backward passes are timed with products in {flags.precision}; gradients stay in float32.")
     print(trace_line(flags.model or flags.trace, trace, flags.forward_ratio))
     print(f"{_cost_line(cost, flags.workers)}\n\n{_table(plans, results)}")
+    if products:
+        print(f"\n{_products_line(products)}")
     if len(plans) == 1:
         print(f"\n{_groups_table(plans[0], segments)}")
     if flags.json:
@@ -127,8 +129,21 @@ def _cost(flags: Flags) -> Cost:
     return network.cost(flags.workers)
 
 
-def _trace(flags: Flags) -> tuple[Trace, int]:
-    """Backward times, and the bytes of an element: from a trace, compared with the net if there is one."""
+def _products_line(products: Mapping[str, tuple[int, int]]) -> str:
+    """Return what training does otherwise with some gradients."""
+    less, more = (sum(counts) / 1e6 for counts in zip(*products.values(), strict=True))
+    return (
+        f"This is for the exchange of gradients. Without a plan file training exchanges those of the weights of"
+        f" {', '.join(products)} as the matrices whose product they are: {less:.2f} million values instead of"
+        f" {more:.2f} (docs/products.md)."
+    )
+
+
+def _trace(flags: Flags) -> tuple[Trace, int, Mapping[str, tuple[int, int]]]:
+    """Return backward times, the bytes of an element, and the gradients that training exchanges as products.
+
+    Times are from a trace, compared with the net if there is one.
+    """
     from mgcaffe.comm.planning.trace import read_trace
 
     if flags.trace and flags.precision:
@@ -137,8 +152,9 @@ def _trace(flags: Flags) -> tuple[Trace, int]:
             hint="leave one of them out; engine time --trace takes --precision",
         )
     if not flags.model:
-        return read_trace(flags.trace), 4
+        return read_trace(flags.trace), 4, {}
     with loading():
+        from mgcaffe.solvers.update.kept_products import exchanged_as_products
         from mgcaffe.tools.model import build_net, build_outline
     from mgcaffe.tools.net_trace import measure_trace
     from mgcaffe.tools.running.process import dtype_named, pick_device, pick_precision, set_threads
@@ -154,11 +170,12 @@ def _trace(flags: Flags) -> tuple[Trace, int]:
     try:
         if not net.arena.segments():
             raise UsageError(f"{model} has no layer that trains, so there is nothing to plan")
+        products = exchanged_as_products(net, flags.workers) if flags.workers > 1 else {}
         if not flags.trace:
-            return measure_trace(net, flags.iterations), net.arena.data.element_size()
+            return measure_trace(net, flags.iterations), net.arena.data.element_size(), products
         trace = read_trace(flags.trace)
         _compare(trace, [(name, count) for name, _, _, count in net.arena.segments()], flags.trace)
-        return trace, 4
+        return trace, 4, products
     finally:
         net.close()
 

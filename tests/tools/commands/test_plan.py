@@ -83,6 +83,23 @@ def test_a_solver_and_a_net_whose_names_are_not_utf8_are_found(two_layers):
     assert "2 layers with 44 parameters" in result.stdout
 
 
+@pytest.mark.parametrize(("workers", "said"), [(1, False), (2, True), (64, True), (65, False)])
+def test_gradients_that_training_exchanges_as_products_are_named(two_layers, workers, said):
+    two_layers.write(
+        "large.prototxt",
+        'name: "large" layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 1 dim: 1024 } } }\n'
+        'layer { name: "fc" type: "InnerProduct" bottom: "x" top: "fc" inner_product_param { num_output: 1024 } }\n'
+        'layer { name: "loss" type: "Reduction" bottom: "fc" top: "loss" loss_weight: 1 }\n',
+    )
+    result = two_layers.run("plan", "large.prototxt", LINE, f"--workers={workers}", "--iterations=1")
+    assert result.returncode == 0, result.stderr
+    text = (
+        "training exchanges those of the weights of fc as the matrices whose product they are:"
+        f" {workers * 2048 / 1e6:.2f} million values instead of 1.05 (docs/products.md)."
+    )
+    assert (text in result.stdout) == said
+
+
 def test_a_net_is_timed_in_the_precision_of_the_flag_or_the_solver(two_layers):
     words = [LINE, "--workers=2", "--iterations=1", "--schedule=optimal"]
     two_layers.write("solver.prototxt", f'{two_layers.solver}\nprecision: "bf16"')
