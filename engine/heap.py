@@ -133,7 +133,7 @@ def _advise_huge_pages() -> None:
 def zeros_on_demand(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """Return zeros, at least one, outside malloc's heap on a CPU, that take no memory before they are written.
 
-    They get pages of 2 MiB where the heap does (`keep_blocks`).
+    They get pages of 2 MiB where the heap does (`keep_blocks`). The tensor's storage cannot grow.
 
     Raises:
         MemoryError: the kernel refuses.

@@ -55,9 +55,9 @@ class ProductGradient:
 
     def pieces(self) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yield which rows of the gradient come, and these rows, whose memory the next ones use again."""
-        memory = torch.empty((self._rows_of_piece, self._like.shape[1]), dtype=self._like.dtype)
-        left = self._scaled_left()
-        for part in self._parts():
+        left, parts = self._scaled_left(), row_pieces(self._like)
+        memory = torch.empty((parts[0].stop, self._like.shape[1]), dtype=self._like.dtype)
+        for part in parts:
             piece = memory[: part.stop - part.start]
             self._compute(piece, left[:, part])
             yield part, piece
@@ -65,17 +65,8 @@ class ProductGradient:
     def write(self, total: torch.Tensor) -> None:
         """Write the whole gradient to a tensor of its shape."""
         left = self._scaled_left()
-        for part in self._parts():
+        for part in row_pieces(self._like):
             self._compute(total[part], left[:, part])
-
-    @property
-    def _rows_of_piece(self) -> int:
-        return min(linear_ways.rows_of_piece(self._like), len(self._like))
-
-    def _parts(self) -> Iterator[slice]:
-        rows = self._rows_of_piece
-        for start in range(0, len(self._like), rows):
-            yield slice(start, min(start + rows, len(self._like)))
 
     def _scaled_left(self) -> torch.Tensor:
         return self.left if self._factor == 1 else self.left * self._factor
@@ -86,6 +77,12 @@ class ProductGradient:
             self._candidate.run(call)
         else:
             add_rounded(self.choices, linear_ways.ADD_PRODUCT, call, left.dtype)
+
+
+def row_pieces(gradient: torch.Tensor) -> list[slice]:
+    """Return the rows of the pieces in which a gradient is made, and used up; at least one piece."""
+    rows = linear_ways.rows_of_piece(gradient)
+    return [slice(start, min(start + rows, len(gradient))) for start in range(0, len(gradient), rows)]
 
 
 def suits_product(rows: int, shape: tuple[int, ...]) -> bool:

@@ -53,7 +53,10 @@ class IterationObserver(Protocol):
         """Take the clock before and after the ranks agreed on the loss, once their backward passes had ended."""
 
     def updated(self, start: float, end: float, offset: int, count: int) -> None:
-        """Take the clock before and after an update by elements `offset` to `offset + count` of the gradients."""
+        """Take the clock before and after an update by elements `offset` to `offset + count` of the gradients.
+
+        Of one rank alone those of gradients that are kept as products count as well.
+        """
 
     def synchronized(self, start: float, end: float, figures: SyncFigures) -> None:
         """Take the clock before and after a round that brought replicas together, and the figures after it.
@@ -276,7 +279,9 @@ class Trainer:
         factor = clip_factor(self.net.arena, threshold, self._frozen) * self._take_factor()
         self.updater.apply(rate, iteration, factor)
         if self.observer is not None:
-            self.observer.updated(began, time.perf_counter(), 0, self.net.arena.trainable_diff)
+            arena = self.net.arena
+            count = arena.trainable if self.averaging.is_alone else arena.trainable_diff
+            self.observer.updated(began, time.perf_counter(), 0, count)
 
     def _layer_done(self, layer: int) -> None:
         """Hand over the complete gradients of a layer, if it has any."""

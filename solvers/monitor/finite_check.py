@@ -109,7 +109,8 @@ class FiniteCheck:
             for piece in self._net.arena.apart:
                 product = piece.parameter.product
                 if product is None or not product.is_surely_finite:
-                    sums.append(piece.parameter.dense_diff().sum())
+                    piece.parameter.complete()  # looked at, it need not be made again by the update
+                    sums.append(piece.parameter.diff.sum())
         if not sums:
             return 0.0
         return float(sums[0] if len(sums) == 1 else torch.stack(sums).sum())

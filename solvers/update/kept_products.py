@@ -22,6 +22,7 @@ from mgcaffe.comm import Communicator
 from mgcaffe.comm.transport import ulfm
 from mgcaffe.engine import Net
 from mgcaffe.engine.arena import ArenaSlice
+from mgcaffe.engine.checks.sizes import explain
 from mgcaffe.engine.kernels import processor
 from mgcaffe.engine.layer import Layer
 from mgcaffe.engine.layers.filter import Filter
@@ -73,7 +74,15 @@ class KeptProducts:
             return
         per_row = ranks if ranks > 1 else 0
         sizes = {weight: per_row * rows * sum(weight.shape) for weight, rows in self._rows.items()}
-        net.keep_gradients_apart(sizes, borrowers)
+        try:
+            net.keep_gradients_apart(sizes, borrowers)
+        except MemoryError as error:
+            if ranks == 1:
+                self._rows = {}  # the gradients stay where they are
+                return
+            owner = next(piece for piece in net.arena.slices if piece.parameter in sizes)
+            explain(net.layers[owner.layer], "giving gradients of large inner products places of their own", error)
+            raise
         for piece in net.arena.apart:
             self._pieces.setdefault(piece.layer, []).append(piece)
         if ranks > 1:
@@ -157,9 +166,10 @@ class KeptProducts:
             if not mine.is_surely_finite and not _is_finite(mine, parameter):
                 place[0] = torch.nan
         elif mine is not None or (not parameter.fresh and bool(parameter.diff.any())):
+            grown = f"the batch has more than the {rows} rows that it had at the start"
+            why = grown if mine is not None else f"{grown}, or a hook added to it"
             self._net.layers[piece.layer].fail(
-                f"rank {self._communicator.rank} cannot exchange the weight's gradient as a product: the batch has more"
-                f" than the {rows} rows that it had at the start, or something was added to the gradient",
+                f"rank {self._communicator.rank} cannot exchange the weight's gradient as a product: {why}",
                 hint="comm_param { exchange_products: false } exchanges the gradient itself",
             )
         choices = self._net.context.choices

@@ -26,6 +26,7 @@ import torch
 
 from mgcaffe.engine.arena import ArenaSlice, ParameterArena, Table
 from mgcaffe.engine.parameter import Parameter
+from mgcaffe.engine.product_gradient import row_pieces
 from mgcaffe.engine.row_parameter import RowParameter, WholeRows
 from mgcaffe.errors import SolverError
 from mgcaffe.prototxt import SolverParameter, Source, nearest
@@ -172,11 +173,14 @@ class Updater:
         return not (self._history_is_step or self._keeps_step or self._local_rates is not None)
 
     def _apply_apart(self, piece: ArenaSlice, rate: float, iteration: int, scale: float) -> None:
-        """Update a parameter whose gradient lies apart, or is kept as a product: then as its rows are made."""
+        """Update a parameter whose gradient lies apart, or is kept as a product, as its rows are made.
+
+        Both in the same pieces, so that both ways give the same bits.
+        """
         parameter = piece.parameter
         weights, *histories = (self._arena.view(flat, parameter) for flat in (self._arena.data, *self._histories))
-        product = parameter.product
-        for rows, gradient in [(slice(None), parameter.diff)] if product is None else product.pieces():
+        lying = ((rows, parameter.diff[rows]) for rows in row_pieces(parameter.diff))
+        for rows, gradient in lying if parameter.product is None else parameter.product.pieces():
             groups = [
                 Group(
                     piece.lr_mult,

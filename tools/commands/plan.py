@@ -131,11 +131,11 @@ def _cost(flags: Flags) -> Cost:
 
 def _products_line(products: Mapping[str, tuple[int, int]]) -> str:
     """Return what training does otherwise with some gradients."""
-    less, more = (sum(counts) / 1e6 for counts in zip(*products.values(), strict=True))
+    less, more = (sum(counts) for counts in zip(*products.values(), strict=True))
     return (
-        f"This is for the exchange of gradients. Without a plan file training exchanges those of the weights of"
-        f" {', '.join(products)} as the matrices whose product they are: {less:.2f} million values instead of"
-        f" {more:.2f} (docs/products.md)."
+        "This is for the exchange of gradients. Without a plan file training may exchange those of the weights of\n"
+        f"{', '.join(products)} as the matrices whose product they are: {less:,} values instead of {more:,}\n"
+        "(docs/products.md)."
     )
 
 
