@@ -13,7 +13,7 @@ from mgcaffe.solvers.events import Noted
 from mgcaffe.solvers.update import kept_products
 from mgcaffe.solvers.update.kept_products import KeptProducts
 from mgcaffe.solvers.update.updater import Updater
-from tests.support.products import INPUTS, OUTPUTS, enlarge, net, without_room
+from tests.support.products import INPUTS, OUTPUTS, enlarge, net, suit, without_room
 from tests.support.solverkit import Recorder, make_solver, weights_of
 
 
@@ -250,12 +250,15 @@ def test_ranks_that_have_other_batches_exchange_gradients_and_say_so(tmp_path, s
 
 
 def test_a_rank_with_a_callback_makes_the_bits_of_the_others(tmp_path, small_is_large, monkeypatch):
-    """Pieces of 72 values end in half a vector; a slice that is updated otherwise rounds otherwise there."""
-    monkeypatch.setattr(linear_ways, "PIECE", 3 * INPUTS)
+    """Pieces of 69 values end inside a vector; what is updated at once rounds otherwise there."""
+    monkeypatch.setattr(linear_ways, "PIECE", 3 * 23)
+    suit(monkeypatch, lambda rows, shape: shape == (OUTPUTS, 23))
+    text = net().replace("dim: 3 dim: 24", "dim: 3 dim: 23")
 
     def rank(communicator):
         fields = "momentum: 0.9 weight_decay: 0.01"
-        with make_solver(net(), fields, tmp_path, dtype=torch.float32, communicator=communicator) as solver:
+        with make_solver(text, fields, tmp_path, dtype=torch.float32, communicator=communicator) as solver:
+            assert [piece.layer_name for piece in solver.net.arena.apart] == ["large"]
             if communicator.rank == 0:
                 solver.add_callback(lambda: None, lambda: None)
             solver.step(6)
