@@ -252,6 +252,7 @@ def test_ranks_that_have_other_batches_exchange_gradients_and_say_so(tmp_path, s
 def test_a_rank_with_a_callback_makes_the_bits_of_the_others(tmp_path, small_is_large, monkeypatch):
     """Pieces of 69 values end inside a vector; what is updated at once rounds otherwise there."""
     monkeypatch.setattr(linear_ways, "PIECE", 3 * 23)
+    monkeypatch.setattr(linear_ways, "LARGE_WEIGHT", OUTPUTS * 23)
     suit(monkeypatch, lambda rows, shape: shape == (OUTPUTS, 23))
     text = net().replace("dim: 3 dim: 24", "dim: 3 dim: 23")
 
