@@ -78,8 +78,27 @@ def test_ranks_exchange_gradients_where_products_would_not_do(tmp_path, small_is
 def test_ranks_exchange_gradients_where_a_rank_has_another_processor(tmp_path, small_is_large, monkeypatch):
     names = iter("ab")
     monkeypatch.setattr(kept_products.processor, "name", lambda: next(names))
-    for _, _, sizes, notes in train_on_ranks(tmp_path, iterations=1):
-        assert sizes == [INPUTS * OUTPUTS + OUTPUTS, 165] and not notes
+
+    def rank(communicator):
+        recorder = Recorder()
+        with make_solver(net(), "momentum: 0.9", tmp_path, communicator=communicator, recorder=recorder) as solver:
+            assert not solver.net.arena.apart
+            return [event.text for event in recorder.of(Noted)]
+
+    for notes in run_ranks(2, rank):
+        assert any("rank 1 has another processor or number of threads than rank 0" in note for note in notes)
+
+
+def test_ranks_of_other_processors_say_nothing_where_no_product_suits(tmp_path, monkeypatch):
+    names = iter("ab")
+    monkeypatch.setattr(kept_products.processor, "name", lambda: next(names))
+
+    def rank(communicator):
+        recorder = Recorder()
+        with make_solver(net(), "momentum: 0.9", tmp_path, communicator=communicator, recorder=recorder):
+            return [event.text for event in recorder.of(Noted) if "matrices" in event.text]
+
+    assert run_ranks(2, rank) == [[], []]
 
 
 def test_a_plan_file_is_one_for_gradients(tmp_path, small_is_large):
@@ -127,6 +146,20 @@ def test_a_product_of_one_rank_that_is_not_finite_refuses_the_update_on_all(
             return torch.equal(weights_of(solver), before)
 
     assert run_ranks(2, rank) == [True, True]
+
+
+def test_a_finite_product_of_large_values_is_no_reason_to_refuse(tmp_path, small_is_large, monkeypatch):
+    """The largest values of the two matrices stand in different rows."""
+
+    def rank(communicator):
+        with make_solver(net(), "momentum: 0.9", tmp_path, dtype=torch.float32, communicator=communicator) as solver:
+            factors = torch.tensor([[1e25], [1e-25], [1.0]])
+            enlarge(solver, monkeypatch, factors, 1 / factors)
+            solver.step(3)
+            return weights_of(solver)
+
+    first, second = run_ranks(2, rank)
+    assert torch.equal(first, second) and torch.isfinite(first).all()
 
 
 def batches(solver, sizes):

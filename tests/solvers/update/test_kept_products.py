@@ -9,7 +9,7 @@ from mgcaffe.errors import NotFiniteError
 from mgcaffe.prototxt import parse_net, parse_solver
 from mgcaffe.solvers import Solver
 from mgcaffe.solvers.events import Warned
-from tests.support.products import DATA, enlarge, net, suit, without_room
+from tests.support.products import DATA, OUTPUTS, enlarge, net, suit, without_room
 from tests.support.solverkit import Recorder, make_solver, weights_of
 
 
@@ -84,6 +84,7 @@ def test_gradients_that_something_else_reads_lie_in_their_place(tmp_path, small_
     momentum = "" if "momentum" in fields else "momentum: 0.9"
     with make_solver(net(layer), f"{momentum} {fields}", tmp_path, dtype=torch.float32) as solver:
         assert kept_by(solver) == []
+        assert not solver.net.arena.apart
 
 
 def test_a_weight_that_two_layers_share_has_its_gradient_in_its_place(tmp_path, small_is_large):
@@ -202,3 +203,10 @@ def test_without_room_for_places_of_their_own_gradients_stay_where_they_are(tmp_
         assert kept_by(solver) == []
         solver.step(3)
         assert torch.equal(weights_of(solver), expected)
+
+
+def test_what_ranks_exchange_is_no_matter_for_one(tmp_path, small_is_large):
+    fields = "momentum: 0.9 comm_param { exchange_products: false allreduce_type: FLOAT16 }"
+    with make_solver(net(), fields, tmp_path, dtype=torch.float32) as solver:
+        assert kept_by(solver) == ["large"]
+        assert len(solver.net.arena.diff) == OUTPUTS + 165  # nothing for what others would exchange
