@@ -5,7 +5,7 @@ import torch
 
 from mgcaffe.engine import product_gradient
 from mgcaffe.engine.kernels import linear, linear_ways
-from mgcaffe.engine.kernels.choice.choices import RULES, Forced
+from mgcaffe.engine.kernels.choice.choices import RULES, Choices, Forced
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.product_gradient import ProductGradient, add_product, suits_product
 
@@ -53,6 +53,24 @@ def test_what_the_matrices_hold_later_counts_times_the_factor(small_pieces):
     torch.testing.assert_close(torch.cat([piece.clone() for _, piece in product.pieces()]), total)
 
 
+class Asked(Choices):
+    """Takes the rule's candidate, and keeps the shape of the product that it is asked for."""
+
+    def __init__(self):
+        self.shapes = []
+
+    def candidate(self, operation, call):
+        self.shapes.append(tuple(call.total.shape))
+        return super().candidate(operation, call)
+
+
+def test_pieces_are_computed_as_was_chosen_for_the_whole_product(small_pieces):
+    choices = Asked()
+    product = kept(*operands(), choices)
+    product.write(torch.empty(ROWS, COLUMNS))
+    assert len([*product.pieces()]) == 2 and choices.shapes == [(ROWS, COLUMNS)]
+
+
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("widens", [False, True])
 def test_operands_of_16_bits_give_the_bits_of_a_product_that_is_added_at_once(small_pieces, monkeypatch, large, widens):
@@ -69,6 +87,7 @@ def test_operands_of_16_bits_give_the_bits_of_a_product_that_is_added_at_once(sm
 
 def test_only_much_smaller_matrices_of_large_products_are_kept():
     assert suits_product(16, (4096, 9216)) and suits_product(256, (4096, 4096)) and suits_product(1, (1024, 1024))
+    assert suits_product(1, (2048, 512)) and suits_product(1, (512, 2048))
     assert not suits_product(257, (4096, 4096))  # an eighth of the product
     assert not suits_product(1, (1024, 1023))  # below 2^20 values
     assert not suits_product(0, (4096, 4096))  # no rows: zeros
