@@ -95,6 +95,7 @@ class ParameterArena:
         trainable_diff: how many of `diff` belong to these.
         kept_together: how many at the front change in training: those, and the statistics that forward changes.
         slices: one a parameter, ascending by offset.
+        apart: those of parameters whose gradients have places of their own (`keep_apart`).
         tables: the parameters that lie apart, in layer order; no other attribute or method counts them.
 
     Raises:
@@ -115,6 +116,7 @@ class ParameterArena:
         frozen = [entry for entry in dense if entry[2].lr_mult == 0]
         frozen.sort(key=lambda entry: not entry[2].measured)
         self.slices: list[ArenaSlice] = []
+        self.apart: list[ArenaSlice] = []
         offset = 0
         for layer, layer_name, parameter in training + frozen:
             count = parameter.count
@@ -177,18 +179,13 @@ class ParameterArena:
             offset += count
         diff, apart = _zeros((offset,), self.data), {each: _zeros(each.shape, self.data) for each in sizes}
         self.slices, self.diff = slices, diff
+        self.apart = [piece for piece in slices if piece.is_apart]
         self.trainable_diff += sum(size - parameter.count for parameter, size in sizes.items())
         for piece in slices:
             if piece.is_apart:
                 piece.parameter.diff = apart[piece.parameter]
             else:
-                flat = self.diff[piece.diff_offset : piece.diff_offset + piece.diff_count]
-                piece.parameter.diff = _in_shape(flat, piece.parameter)
-
-    @property
-    def apart(self) -> list[ArenaSlice]:
-        """The parameters whose gradients have places of their own."""
-        return [piece for piece in self.slices if piece.is_apart]
+                piece.parameter.diff = _in_shape(self.exchanged(piece), piece.parameter)
 
     def exchanged(self, piece: ArenaSlice) -> torch.Tensor:
         """Return the part of `diff` for a parameter's gradient, or for what is exchanged of it; flat."""

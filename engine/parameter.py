@@ -9,7 +9,6 @@ from typing import Protocol
 
 import torch
 
-from mgcaffe.engine.kernels.choice.choices import Choices
 from mgcaffe.engine.types import Shape
 from mgcaffe.prototxt import FillerParameter
 
@@ -19,12 +18,10 @@ class KeptProduct(Protocol):
 
     Attributes:
         left, right: the matrices.
-        choices: which way the product is computed by.
     """
 
     left: torch.Tensor
     right: torch.Tensor
-    choices: Choices
 
     @property
     def is_surely_finite(self) -> bool:

@@ -33,15 +33,13 @@ class ProductGradient:
 
     Attributes:
         left, right: the same, maybe in another type.
-        choices: the same.
     """
 
     def __init__(
         self, like: torch.Tensor, left: torch.Tensor, right: torch.Tensor, choices: Choices, factor: float = 1.0
     ) -> None:
         self.left, self.right = linear.operands_of_product(like, left, right)
-        self.choices = choices
-        self._like, self._factor = like, factor
+        self._like, self._factor, self._choices = like, factor, choices
         self._candidate = None
         if self.left.dtype == like.dtype:
             whole = linear_ways.AddProduct(like, 0.0, self.left, self.right)
@@ -76,7 +74,7 @@ class ProductGradient:
         if self._candidate is not None:
             self._candidate.run(call)
         else:
-            add_rounded(self.choices, linear_ways.ADD_PRODUCT, call, left.dtype)
+            add_rounded(self._choices, linear_ways.ADD_PRODUCT, call, left.dtype)
 
 
 def row_pieces(gradient: torch.Tensor) -> list[slice]:

@@ -38,9 +38,9 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "comm": ("transport", "planning", "exchange.sums", "exchange", "tuning", "supervision", "tables", "replicas"),
     "engine": (
-        "types", "heap", "one_call", "weights.safetensors", "weights.shards", "kernels.processor", "kernels.precision",
-        "kernels.choice.operation", "kernels.choice.choices", "parameter", "row_parameter", "shard", "blob", "arena",
-        "checks.memory", "kernels.choice", "layer_context", "layer", "host_copies", "host_blob", "user_layer",
+        "types", "heap", "one_call", "weights.safetensors", "weights.shards", "parameter", "row_parameter", "shard",
+        "blob", "arena", "checks.memory", "kernels.processor", "kernels.precision", "kernels.choice.operation",
+        "kernels.choice.choices", "kernels.choice", "layer_context", "layer", "host_copies", "host_blob", "user_layer",
         "checks.fork_fields", "checks.said_once", "checks.unused_fields", "checks.sizes", "registry", "kernels",
         "product_gradient", "fillers", "tables", "layers.shared", "weights.hdf5_image", "data.random_numbers",
         "data.batch_memory", "data.stages", "data.batches", "data.images", "data.record_source", "data.leveldb",
