@@ -22,7 +22,7 @@ def convolution_backward(
     walk = (geometry.stride, geometry.pad, geometry.dilation)
     no_pad = [0] * geometry.rank
     gradients: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = torch.ops.aten.convolution_backward(
-        dy, x, weight, None, *walk, False, no_pad, geometry.groups, wanted
+        dy, x, weight, [dy.shape[1]], *walk, False, no_pad, geometry.groups, wanted
     )
     return gradients
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
-from mgcaffe.engine.kernels import winograd_tiles
+from mgcaffe.engine.kernels import depthwise, winograd_tiles
 from mgcaffe.engine.kernels.aten import convolution_backward
 from mgcaffe.engine.kernels.choice.choices import RULES, Choices, add_rounded, compute
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
@@ -77,17 +77,19 @@ def add_backward_weight(
     geometry: Geometry,
     choices: Choices = RULES,
     kept: Tiles | None = None,
+    bias: Parameter | None = None,
 ) -> None:
     """Add the gradient of the weight to the parameter's, in place where that saves a tensor.
 
-    `kept` is what `forward` kept of x. Both dy and x have one type; where the parameter has another, the gradient is
+    `kept` is what `forward` kept of x. `bias`, where `adds_bias` says so, gets its gradient from the same call. Both dy and x have one type; where the parameter has another, the gradient is
     rounded to it before it is added.
     """
     if geometry.rank == 0:
         total, dy, x, geometry = weight.diff[..., None], dy[..., None], x[..., None], _one_axis(geometry)
     else:
         total = weight.diff
-    add_rounded(choices, BACKWARD_WEIGHT, BackwardWeight(total, weight.beta(), dy, x, geometry, kept), x.dtype)
+    call = BackwardWeight(total, weight.beta(), dy, x, geometry, kept, bias)
+    add_rounded(choices, BACKWARD_WEIGHT, call, x.dtype)
 
 
 def backward(
@@ -97,23 +99,31 @@ def backward(
     geometry: Geometry,
     choices: Choices = RULES,
     kept: Tiles | None = None,
+    bias: Parameter | None = None,
 ) -> torch.Tensor:
     """Add the gradient of the weight to the parameter's, as `add_backward_weight`, and return dx.
 
     Where both are `convolution_backward`'s and all fits into the cache, so that calls take much of the time, it is
     called once: a step of cifar10_quick with a batch of one takes 0.95 of the time, with more images as long as before.
+    So it is for filters that see one channel each, whose gradients take hardly longer than reading dy and x: 0.93 of
+    the time for 3x3 over 8 images of 128 channels at 28x28.
     Where both are Winograd's over tiles of one size, dy is transformed once, with the same bits.
     """
     dx: torch.Tensor
     if not _may_be_one(weight, dy, x, geometry, choices):
-        add_backward_weight(weight, dy, x, geometry, choices, kept)
+        add_backward_weight(weight, dy, x, geometry, choices, kept, bias)
         return backward_data(dy, weight.data, x.shape[2:], geometry, choices)
     of_x = BackwardData(dy, weight.data, tuple(x.shape[2:]), geometry)
-    of_weight = BackwardWeight(weight.diff, weight.beta(), dy, x, geometry, kept)
+    of_weight = BackwardWeight(weight.diff, weight.beta(), dy, x, geometry, kept, bias)
     x_way, weight_way = choices.candidate(BACKWARD_DATA, of_x), choices.candidate(BACKWARD_WEIGHT, of_weight)
-    if x_way.name == weight_way.name == "aten" and x.numel() + dy.numel() + weight.data.numel() <= CACHED:
-        dx, gradient, _ = convolution_backward(dense(dy), dense(x), weight.data, geometry, [True, True, False])
+    is_small = weight_way.name == "aten" and x.numel() + dy.numel() + weight.data.numel() <= CACHED
+    is_depthwise = weight_way.name == depthwise.COLUMNS and depthwise.is_one_call(geometry)
+    if x_way.name == "aten" and (is_small or is_depthwise):
+        wanted = [True, True, bias is not None]
+        dx, gradient, sums = convolution_backward(dense(dy), dense(x), weight.data, geometry, wanted)
         add(weight.diff, gradient, of_weight.beta)
+        if bias is not None:
+            bias.accumulate(sums)
         return dx.contiguous(memory_format=format_of(dy))
     for size in winograd_tiles.SIZES:
         if x_way.name == weight_way.name == winograd_tiles.name(size):
@@ -137,6 +147,16 @@ def backward_weight(dy: torch.Tensor, x: torch.Tensor, weight_shape: Sequence[in
     weight.diff = dy.new_empty(weight.shape)
     add_backward_weight(weight, dy, x, geometry)
     return weight.diff
+
+
+def adds_bias(
+    bias: Parameter, weight: Parameter, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, choices: Choices
+) -> bool:
+    """Return whether the gradient of the weight is computed in a way that can add the bias's to it as well."""
+    if choices.measures or not depthwise.serves(dy, x, geometry) or not dy.dtype == weight.diff.dtype == bias.diff.dtype:
+        return False
+    call = BackwardWeight(weight.diff, 0.0, dy, x, geometry)
+    return choices.candidate(BACKWARD_WEIGHT, call).name == depthwise.COLUMNS
 
 
 def add_backward_bias(bias: Parameter, dy: torch.Tensor) -> None:

@@ -11,6 +11,7 @@
 | windows_mm | one product over all of these windows, (k l C, P) |
 | row_windows | image by image, by `mm` in place: a product for each row of the filter, windows copied along that row |
 | across, across_mm | one product over windows copied across, (C k l, P); good where x has few channels |
+| columns | filters that see one channel each: oneDNN's gradient, by groups of columns (`depthwise.py`) |
 | positions | a product for each position inside the filter, over any number of axes |
 | winograd_... | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd_candidates.py`) |
 """
@@ -25,6 +26,7 @@ from typing import NamedTuple
 import torch
 
 from mgcaffe.engine.kernels import (
+    depthwise,
     linear_ways,
     onednn,
     pointwise,
@@ -41,6 +43,7 @@ from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import is_narrow, widened
 from mgcaffe.engine.kernels.winograd_matrices import Size
 from mgcaffe.engine.kernels.winograd_tiles import Tiles
+from mgcaffe.engine.parameter import Parameter
 
 _FEW_CHANNELS = 8
 _FEW_ROWS = 2048
@@ -51,7 +54,8 @@ _LONG_ROW = 128
 class BackwardWeight(NamedTuple):
     """Total, the filters' gradient, becomes beta total + what x and dy give; beta 0 replaces what it held.
 
-    `kept` holds the transformed tiles of x that the forward pass kept, if it did.
+    `kept` holds the transformed tiles of x that the forward pass kept, if it did. `bias` is given to a candidate that
+    adds the bias's gradient as well, where it is to do so.
     """
 
     total: torch.Tensor
@@ -60,6 +64,7 @@ class BackwardWeight(NamedTuple):
     x: torch.Tensor
     geometry: Geometry
     kept: Tiles | None = None
+    bias: Parameter | None = None
 
     @property
     def out(self) -> tuple[int, ...]:
@@ -84,6 +89,8 @@ def _rule(call: BackwardWeight) -> str:
         return "images" if _has_images(call) else "product_mm"
     if geometry.rank not in RANKS_OF_TORCH:
         return "positions"
+    if _has_columns(call):
+        return depthwise.COLUMNS
     # oneDNN's own gradient cannot use its vectors on one channel, but a copy that leaves the cache costs more. Copy and
     # product took 0.48, 0.73, 0.91, 1.22 and 1.50 of its time in LeNet's first layer with 1, 8, 16, 32 and 64 images on
     # one core of an AMD EPYC with AVX2 (family 25, model 1), and 0.50, 1.19, 1.46, 1.70 and 1.84 on one with AVX-512
@@ -126,19 +133,9 @@ def skips_pixels(x: torch.Tensor, geometry: Geometry) -> bool:
     return is_pixel and x.is_cpu and x.shape[1] < _FEW_CHANNELS
 
 
-def _is_beyond_onednn(x: torch.Tensor, geometry: Geometry) -> bool:
-    """Return whether the operands have to be widened, since oneDNN's gradient would be wrong.
-
-    Of an image smaller than the filter or its step, oneDNN 3.12 (of PyTorch 2.13) leaves what sees padding alone
-    unwritten if the step is more than one pixel, and of a volume with any step, or writes beyond its memory.
-    """
-    steps = geometry.rank == 3 or max(geometry.stride) > 1
-    return x.is_cpu and is_narrow(x) and steps and not geometry.fits(x.shape[2:])
-
-
 def _aten(call: BackwardWeight, dy: torch.Tensor, x: torch.Tensor) -> None:
     geometry = call.geometry
-    if _is_beyond_onednn(x, geometry):
+    if onednn.miscomputes_filters(x, geometry):
         dy, x = widened(dy), widened(x)
     if skips_pixels(x, geometry):
         x = pointwise.visited(x, geometry).contiguous(memory_format=format_of(x))
@@ -221,6 +218,10 @@ def _across_mm(call: BackwardWeight) -> None:
     unfolded.add(call.total, gradient.t().reshape(call.total.shape), call.beta)
 
 
+def _columns(call: BackwardWeight) -> None:
+    depthwise.add_backward_weight(call.total, call.beta, call.dy, call.x, call.geometry, call.bias)
+
+
 def _positions(call: BackwardWeight) -> None:
     gradient = windows.backward_weight(call.dy, call.x, call.total.shape, call.geometry)
     unfolded.add(call.total, gradient, call.beta)
@@ -271,6 +272,10 @@ def _has_row_windows(call: BackwardWeight) -> bool:
     return is_last and call.x[0].numel() * call.geometry.kernel[1] <= unfolded.MAX_COPY
 
 
+def _has_columns(call: BackwardWeight) -> bool:
+    return depthwise.serves(call.dy, call.x, call.geometry)
+
+
 def _has_positions(call: BackwardWeight) -> bool:
     # It adds up in the type of x.
     return call.x.numel() <= unfolded.MAX_COPY and not is_narrow(call.x)
@@ -290,6 +295,7 @@ BACKWARD_WEIGHT = Operation(
         Candidate("row_windows", _has_row_windows, _row_windows),
         Candidate("across", lambda call: _has_windows_across(call) and onednn.serves(call.x), _across),
         Candidate("across_mm", _has_windows_across, _across_mm),
+        Candidate(depthwise.COLUMNS, _has_columns, _columns),
         Candidate("positions", _has_positions, _positions),
         *winograd_candidates.candidates(_seen, _winograd),
     ],

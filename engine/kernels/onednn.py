@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from mgcaffe.engine.kernels.geometry import Geometry
+from mgcaffe.engine.kernels.precision import is_narrow
 
 
 def _available() -> bool:
@@ -33,6 +34,16 @@ TYPES = _types()
 def serves(tensor: torch.Tensor) -> bool:
     """Return whether the tensor is of one of `TYPES` on the CPU, holds something, and the operators exist."""
     return AVAILABLE and tensor.dtype in TYPES and tensor.is_cpu and tensor.numel() > 0
+
+
+def miscomputes_filters(x: torch.Tensor, geometry: Geometry) -> bool:
+    """Return whether the operands have to be widened, since the gradient for filters over x would be wrong.
+
+    Of an image smaller than the filter or its step, oneDNN 3.12 (of PyTorch 2.13) leaves what sees padding alone
+    unwritten if the step is more than one pixel, and of a volume with any step, or writes beyond its memory.
+    """
+    steps = geometry.rank == 3 or max(geometry.stride) > 1
+    return x.is_cpu and is_narrow(x) and steps and not geometry.fits(x.shape[2:])
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:

@@ -134,17 +134,20 @@ class FilterLayer(Layer):
         """The bias, if there is one."""
         return self.parameters[1].data if len(self.parameters) > 1 else None
 
-    def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor) -> None:
-        """Add the filters' gradient for one bottom to the parameter's; dy and x have one batch axis."""
+    def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor, bias: Parameter | None = None) -> None:
+        """Add the filters' gradient for one bottom to the parameter's, and to `bias` its own, if that is given.
+
+        dy and x have one batch axis.
+        """
         raise NotImplementedError
 
     def bottom_gradient(self, dy: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
         """Return the gradient of a bottom of this spatial size; dy has one batch axis."""
         raise NotImplementedError
 
-    def both_gradients(self, dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Add the filters' gradient and return the bottom's; dy and x have one batch axis."""
-        self.add_weight_gradient(dy, x)
+    def both_gradients(self, dy: torch.Tensor, x: torch.Tensor, bias: Parameter | None = None) -> torch.Tensor:
+        """As `add_weight_gradient`, and return the bottom's gradient."""
+        self.add_weight_gradient(dy, x, bias)
         return self.bottom_gradient(dy, x.shape[2:])
 
     def backward(self, top_diffs: Sequence[torch.Tensor], wanted: Sequence[bool]) -> list[torch.Tensor | None]:
@@ -152,18 +155,24 @@ class FilterLayer(Layer):
         bottom_diffs: list[torch.Tensor | None] = []
         bottoms = self.saved if self.make_bottom is None else [self.make_bottom()]
         for top_diff, bottom, want in zip(top_diffs, bottoms, wanted, strict=True):
-            x, dy = self.one_batch_axis(bottom), self.one_batch_axis(top_diff)
-            self.add_bias_gradient(dy)
-            dy = self.operand(dy)
+            x, whole = self.one_batch_axis(bottom), self.one_batch_axis(top_diff)
+            dy = self.operand(whole)
+            bias = self.bias_beside_filters(dy, x)
+            if bias is None:
+                self.add_bias_gradient(whole)
             dx = None
             if want and self.parameters[0].wanted:
-                dx = self.both_gradients(dy, x)
+                dx = self.both_gradients(dy, x, bias)
             elif want:
                 dx = self.bottom_gradient(dy, x.shape[2:])
             elif self.parameters[0].wanted:
-                self.add_weight_gradient(dy, x)
+                self.add_weight_gradient(dy, x, bias)
             bottom_diffs.append(None if dx is None else self.all_batch_axes(dx, bottom))
         return bottom_diffs
+
+    def bias_beside_filters(self, dy: torch.Tensor, x: torch.Tensor) -> Parameter | None:
+        """Return the bias if its gradient comes from the same call as the filters'; dy and x as for both."""
+        return None
 
     def add_bias_gradient(self, top_diff: torch.Tensor) -> None:
         """Add the sum of `top_diff` over everything but its channels to the bias's gradient."""
@@ -243,20 +252,29 @@ class Convolution(FilterLayer):
         super().release()
         self.tiles = None
 
-    def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor) -> None:
+    def bias_beside_filters(self, dy: torch.Tensor, x: torch.Tensor) -> Parameter | None:
+        """With filters that see one channel each it may."""
+        if self.geometry.groups == 1 or any(self.missing) or not all(each.wanted for each in self.parameters):
+            return None
+        weight, *biases = self.parameters
+        choices = self.context.choices
+        adds = biases and convolution.adds_bias(biases[0], weight, dy, x, self.geometry, choices)
+        return biases[0] if adds else None
+
+    def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor, bias: Parameter | None = None) -> None:
         """Add that of a convolution."""
         x, choices = filled(x, self.missing), self.context.choices
-        convolution.add_backward_weight(self.parameters[0], dy, x, self.geometry, choices, self.tiles)
+        convolution.add_backward_weight(self.parameters[0], dy, x, self.geometry, choices, self.tiles, bias)
 
     def bottom_gradient(self, dy: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
         """Return that of a convolution, cut to what the bottom has."""
         weight, size = self.parameters[0].data, grown(size, self.missing)
         return cut(convolution.backward_data(dy, weight, size, self.geometry, self.context.choices), self.missing)
 
-    def both_gradients(self, dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    def both_gradients(self, dy: torch.Tensor, x: torch.Tensor, bias: Parameter | None = None) -> torch.Tensor:
         """Do both for a convolution, which may share work between them."""
         x, choices = filled(x, self.missing), self.context.choices
-        dx = convolution.backward(self.parameters[0], dy, x, self.geometry, choices, self.tiles)
+        dx = convolution.backward(self.parameters[0], dy, x, self.geometry, choices, self.tiles, bias)
         return cut(dx, self.missing)
 
     def macs(self, bottom_shapes: Sequence[Shape], top_shapes: Sequence[Shape]) -> int:

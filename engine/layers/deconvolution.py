@@ -20,6 +20,7 @@ import torch
 from mgcaffe.engine.kernels import convolution
 from mgcaffe.engine.kernels.precision import widened
 from mgcaffe.engine.layers.convolution import FilterLayer
+from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
@@ -52,8 +53,8 @@ class Deconvolution(FilterLayer):
             tops.append(self.all_batch_axes(y, bottom))
         return tops
 
-    def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor) -> None:
-        """Add a convolution's, with bottom and top exchanged."""
+    def add_weight_gradient(self, dy: torch.Tensor, x: torch.Tensor, bias: Parameter | None = None) -> None:
+        """Add a convolution's, with bottom and top exchanged; the bias's comes by itself."""
         convolution.add_backward_weight(self.parameters[0], x, dy, self.geometry, self.context.choices)
 
     def bottom_gradient(self, dy: torch.Tensor, size: Sequence[int]) -> torch.Tensor:

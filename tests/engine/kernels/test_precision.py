@@ -41,6 +41,9 @@ LAYERS = {
     "grey": ("Convolution", f"convolution_param {{ num_output: 8 kernel_size: 5 {FILLER} }}", (2, 1, 12, 12)),
     "groups": ("Convolution", f"convolution_param {{ num_output: 8 group: 4 kernel_size: 3 {FILLER} }}", (2, 8, 7, 7)),
     "depthwise": ("DepthwiseConvolution", f"convolution_param {{ kernel_size: 3 {FILLER} }}", (2, 16, 7, 7)),
+    "depthwise steps": (
+        "DepthwiseConvolution", f"convolution_param {{ kernel_size: 5 stride: 2 pad: 2 {FILLER} }}", (2, 16, 7, 7),
+    ),
     "line": ("Convolution", f"convolution_param {{ num_output: 4 kernel_size: 3 {FILLER} }}", (2, 8, 20)),
     "point": ("Convolution", f"convolution_param {{ num_output: 4 {FILLER} }}", (40, 64)),
     "volume": ("Convolution", f"convolution_param {{ num_output: 4 kernel_size: 2 {FILLER} }}", (2, 4, 5, 5, 5)),

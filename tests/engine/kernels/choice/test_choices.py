@@ -11,10 +11,12 @@ from mgcaffe.engine.kernels import (
     linear_ways,
     onednn,
     pointwise,
+    processor,
     winograd,
     winograd_tiles,
 )
 from mgcaffe.engine.kernels.choice.choices import RULES, Forced, Measured, Recorded
+from mgcaffe.engine.kernels.precision import BF16
 from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.prototxt import NetParameter, parse_text
 from tests.support.golden import LAYERS, read_case
@@ -32,6 +34,7 @@ CASES = {
     "plain": ("Convolution", "convolution", "num_output: 4 kernel_size: 3 pad: 1"),
     "stride": ("Convolution", "convolution", "num_output: 4 kernel_size: 2 kernel_size: 3 stride: 2 pad: 0 pad: 1"),
     "dilation": ("Convolution", "convolution", "num_output: 3 kernel_size: 2 dilation: 2 pad: 1 bias_term: false"),
+    "depthwise": ("Convolution", "convolution", "num_output: 2 kernel_size: 4 kernel_size: 5 pad: 2 group: 2"),
     "pixel": ("Convolution", "convolution", "num_output: 3 kernel_size: 1"),
     "pixel_stride": ("Convolution", "convolution", "num_output: 3 kernel_size: 1 stride: 2"),
     "pixel_pad": ("Convolution", "convolution", "num_output: 3 kernel_size: 1 pad: 1"),
@@ -151,6 +154,20 @@ def with_channels_last(backward):
         return backward(last, wanted)
 
     return converted
+
+
+def test_the_candidate_for_sixteen_bits_agrees_with_the_one_in_sixteen(used, monkeypatch):
+    monkeypatch.setattr(processor, "multiplies_bf16", lambda: True)
+    text = LAYER % ("DepthwiseConvolution", "convolution", "kernel_size: 3 pad: 1")
+    found = {}
+    for name in ("aten", "widened"):
+        forced = Forced(name)
+        layer, (top,) = make_layer(text, [(2, 4, 5, 6)], context=LayerContext(precision=BF16, choices=forced))
+        layer.parameters[0].data = random_input(layer.parameters[0].shape, seed=3).float()
+        x, dy = random_input((2, 4, 5, 6), seed=1).float(), random_input(top, seed=2).float()
+        found[name] = results(layer, x, dy)[1]
+        used.update((operation, name) for operation in forced.used)
+    torch.testing.assert_close(found["widened"], found["aten"], rtol=2.0**-7, atol=1e-6)
 
 
 def test_every_candidate_was_used(used):
