@@ -196,7 +196,7 @@ def serve(options: argparse.Namespace) -> None:
     if is_ours:
         choice = ("off", "off") if options.side == "ours_rules" else (options.autotune, options.winograd)
         if options.side == "ours_layers":
-            importlib.import_module("mgcaffe.engine.capture.replayed_pass").MOST_VALUES = 0
+            importlib.import_module("mgcaffe.engine.capture.replayed_pass").FEWEST = sys.maxsize
         step = our_step(options.model, *arguments, OURS[options.side], *choice)
     else:
         step = torch_step(options.model, options.side, *arguments)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from itertools import groupby
 
 from mgcaffe.engine.blob import Blob
 from mgcaffe.engine.capture.captured_range import CapturedRange, OnLayerDone
 from mgcaffe.engine.graph.fused_layer import FusedLayer
+from mgcaffe.engine.graph.fused_residual import makers_of
 from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.kernels.linear_ways import is_large
 from mgcaffe.engine.kernels.precision import FLOAT32
-from mgcaffe.engine.layers.convolution import FilterLayer
 from mgcaffe.engine.layers.inner_product import InnerProduct
 from mgcaffe.engine.net import Net
 
-_FEWEST = 2
-MOST_VALUES = 5_000_000
-"""How many values the blobs of a net may have in all; larger nets run by their layers."""
+FEWEST = 2
+"""How many layers a range has at least."""
 
 
 class ReplayedPass:
@@ -26,9 +25,9 @@ class ReplayedPass:
 
     Ranges of two or more `capturable` layers are replayed; what is between them runs as always. So does everything
     while candidates are measured, where layers run again in backward, with a factor on the loss, and in nets that keep
-    their blobs, compute in 16 bits or on a GPU, or whose blobs have more than 5 million values in all: Python takes
-    some 10 us a call, which is 20 % of a step of cifar10_quick with one image, 4 % with 64 (4.3 million values), and
-    nothing that can be seen with 100.
+    their blobs or compute in 16 bits or on a GPU. Python takes some 10 us a call, which is 20 % of a step of
+    cifar10_quick with one image and nothing that can be seen with 100, but 2 to 11 % of nets with hundreds of layers
+    and 8 images of 224x224 (docs/step_times.md).
 
     Args:
         net: a training net.
@@ -82,17 +81,31 @@ class ReplayedPass:
         is_plain = net.context.precision is FLOAT32 and net.device.type == "cpu"
         return is_plain and not (net.keep_blobs or net.recomputes or net.context.choices.measures)
 
-    def _is_small(self) -> bool:
-        return sum(blob.count for node in self._net.steps for blob in node.tops) <= MOST_VALUES
-
     def _divide(self) -> None:
         """Find the ranges of the net's steps."""
         self._steps, self._parts = self._net.steps, []
-        is_small = self._is_small()
-        read = {blob for node in self._steps for blob in node.bottoms}
-        for captures, nodes in groupby(self._steps, lambda node: is_small and _is_capturable(node, read)):
-            found = list(nodes)
-            self._parts += [CapturedRange(self._net, found)] if captures and len(found) >= _FEWEST else found
+        for row in _rows(self._steps):
+            self._parts += [CapturedRange(self._net, row)] if len(row) >= FEWEST else row
+
+
+def _rows(steps: Sequence[Node]) -> list[list[Node]]:
+    """Return the steps in rows: those that may be captured together, and others alone.
+
+    A layer that asks another one to make its top again is in one row with it, or neither is captured.
+    """
+    read = {blob for node in steps for blob in node.bottoms}
+    node_of = {node.layer: node for node in steps}
+    capturable = {node for node in steps if _is_capturable(node, read)}
+    while True:
+        rows: list[list[Node]] = []
+        for captures, nodes in groupby(steps, capturable.__contains__):
+            rows += [[*nodes]] if captures else ([node] for node in nodes)
+        place = {node: number for number, row in enumerate(rows) for node in row}
+        asked = [(node, node_of[maker]) for node in steps for maker in makers_of(node.layer)]
+        apart = {node for pair in asked if place[pair[0]] != place[pair[1]] for node in pair}
+        if not apart & capturable:
+            return rows
+        capturable -= apart
 
 
 def _is_capturable(node: Node, read: Container[Blob]) -> bool:
@@ -102,8 +115,7 @@ def _is_capturable(node: Node, read: Container[Blob]) -> bool:
     is_owner = len(parameters) == len(node.owned) and all(map(operator.is_, parameters, node.owned))
     # A loss is read by the net where nothing else does.
     is_plain = not any(weight and blob in read for blob, weight in zip(node.tops, node.loss_weights, strict=True))
-    reads_others = any(isinstance(member, FilterLayer) and member.make_bottom is not None for member in members)
     # A gradient may be kept as a product (`Parameter.keeps_product`), whose calls come with the update.
     may_keep_product = any(isinstance(each, InnerProduct) and is_large(each.parameters[0].data) for each in members)
-    is_closed = is_owner and is_plain and not (reads_others or may_keep_product)
+    is_closed = is_owner and is_plain and not may_keep_product
     return is_closed and all(member.capturable for member in members)

@@ -124,6 +124,23 @@ def residual_of(nodes: Sequence[Node], index: int, dropped: dict[Blob, ResidualS
     return merged
 
 
+def makers_of(layer: Layer) -> list[ResidualSum]:
+    """Return the layers that backward of this one may ask to make their tops again."""
+    members = layer.members if isinstance(layer, FusedLayer) else [layer]
+    makers = [layer.before] if isinstance(layer, ResidualSum) else []
+    for member in members:
+        if isinstance(member, Convolution) and member.make_bottom is not None:
+            maker = getattr(member.make_bottom, "__self__", None)
+            assert isinstance(maker, ResidualSum)
+            makers.append(maker)
+    found: list[ResidualSum] = []
+    for maker in makers:
+        while maker is not None:
+            found.append(maker)
+            maker = maker.before
+    return found
+
+
 def keep_bottoms(layers: Sequence[Layer]) -> None:
     """Have convolutions keep what they read again, as without `residual_of`."""
     for layer in layers:

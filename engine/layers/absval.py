@@ -19,6 +19,7 @@ from mgcaffe.engine.registry import register
 class AbsVal(Neuron):
     """The layer; see the module's text."""
 
+    capturable = True
     in_place = False
 
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:

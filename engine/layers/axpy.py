@@ -24,6 +24,7 @@ from mgcaffe.engine.types import Shape
 class Axpy(Layer):
     """The layer; see the module's text."""
 
+    capturable = True
     bottoms = exactly(3)
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:

@@ -44,6 +44,7 @@ class BatchNorm(Layer):
         eps: what is added to the variance.
     """
 
+    capturable = True
     in_place = True
     keeps_bottoms = False
 

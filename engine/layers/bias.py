@@ -24,6 +24,7 @@ from mgcaffe.engine.registry import register
 class Bias(BroadcastLayer):
     """The layer; see the module's text."""
 
+    capturable = True
     path = "bias_param"
     default_value = 0
     keeps_bottoms = False

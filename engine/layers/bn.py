@@ -53,6 +53,7 @@ class BN(Layer):
         uses_batch: whether mean and variance are the batch's.
     """
 
+    capturable = True
     in_place = True
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:

@@ -23,6 +23,8 @@ _STRAIGHT = 40
 class BNLL(Neuron):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Compute y in one pass over memory."""
         y: torch.Tensor = torch.ops.aten.softplus(x, 1, _STRAIGHT)

@@ -23,6 +23,8 @@ from mgcaffe.prototxt import has_field
 class Clip(Neuron):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Check the interval."""
         param = self.param.clip_param

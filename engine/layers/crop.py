@@ -24,6 +24,7 @@ from mgcaffe.engine.types import Shape
 class Crop(Layer):
     """The layer; see the module's text."""
 
+    capturable = True
     bottoms = exactly(2)
     keeps_bottoms = False
     tops_share_bottoms = True

@@ -24,6 +24,8 @@ from mgcaffe.engine.types import Shape
 class ELU(Neuron):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Decide what to keep: with an alpha below 0 the sign of y does not tell that of x."""
         param = self.param.elu_param

@@ -24,6 +24,8 @@ from mgcaffe.engine.types import Shape
 class GELU(Neuron):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Read the field."""
         param = self.param.gelu_param

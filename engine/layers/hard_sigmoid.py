@@ -25,6 +25,8 @@ _ALPHA, _BETA = 1 / 6, 0.5  # PyTorch's operators know this line alone
 class HardSigmoid(Neuron):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Read the fields."""
         param = self.param.hard_sigmoid_param

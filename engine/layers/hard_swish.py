@@ -20,6 +20,8 @@ from mgcaffe.engine.registry import register
 class HardSwish(Neuron):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def value(self, x: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """Compute y in one pass over memory."""
         aten = torch.ops.aten

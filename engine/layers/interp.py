@@ -33,6 +33,7 @@ _WAYS = "height and width, zoom_factor and/or shrink_factor, or a second bottom"
 class Interp(Layer):
     """The layer; see the module's text."""
 
+    capturable = True
     bottoms = between(1, 2)
     keeps_bottoms = False
     drops_gradients = True

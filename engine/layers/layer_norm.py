@@ -32,6 +32,8 @@ class LayerNorm(Layer):
         normalized: the bottom's shape from `axis` on.
     """
 
+    capturable = True
+
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Declare scale and bias."""
         param = self.param.layer_norm_param

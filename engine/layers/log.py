@@ -23,6 +23,8 @@ from mgcaffe.engine.types import Shape
 class Log(Neuron):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Turn the base into a factor of the logarithm."""
         param = self.param.log_param

@@ -31,6 +31,7 @@ class MatMul(Layer):
         transposed: whether A's matrices are transposed, and whether B's are.
     """
 
+    capturable = True
     bottoms = exactly(2)
     keeps_others = False
 

@@ -35,6 +35,7 @@ _log = logging.getLogger("mgcaffe.engine")
 class MVN(Layer):
     """The layer; see the module's text."""
 
+    capturable = True
     in_place = True
     keeps_bottoms = False
 

@@ -30,6 +30,8 @@ from mgcaffe.engine.types import Shape
 class Normalize(Layer):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Declare the factors."""
         param, shape = self.param.norm_param, bottom_shapes[0]

@@ -27,6 +27,7 @@ class Permute(Layer):
         order: the bottom's axis at each place of the top.
     """
 
+    capturable = True
     keeps_bottoms = False
     tops_share_bottoms = True
 

@@ -23,6 +23,8 @@ from mgcaffe.engine.types import Shape
 class Power(Neuron):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Read the fields; a slope that is the same everywhere needs no bottom."""
         param = self.param.power_param

@@ -25,6 +25,8 @@ from mgcaffe.engine.types import Shape
 class PReLU(Neuron):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Declare the slopes."""
         param, shape = self.param.prelu_param, bottom_shapes[0]

@@ -30,6 +30,8 @@ SUM, ASUM, SUMSQ, MEAN = 1, 2, 3, 4
 class Reduction(Layer):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Decide what to keep: a sum's slope is the same everywhere."""
         self.operation: int = self.param.reduction_param.operation

@@ -26,6 +26,8 @@ HIGHEST = 6.0
 class ReLU6(Neuron):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Decide what to keep: with a slope below 0 the sign of y does not tell that of x."""
         self.slope: float = self.param.relu6_param.negative_slope

@@ -54,6 +54,8 @@ class Reshaping(Layer):
 class Reshape(Reshaping):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def new_shape(self, shape: Shape) -> Shape:
         """Return the shape that the fields ask for."""
         param = self.param.reshape_param

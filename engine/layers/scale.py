@@ -34,6 +34,7 @@ class Scale(BroadcastLayer):
         bias: the parameter that is added, or None.
     """
 
+    capturable = True
     path = "scale_param"
     default_value = 1
     bias: Parameter | None = None

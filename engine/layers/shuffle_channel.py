@@ -24,6 +24,7 @@ from mgcaffe.engine.types import Shape
 class ShuffleChannel(Layer):
     """The layer; see the module's text."""
 
+    capturable = True
     keeps_bottoms = False
 
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:

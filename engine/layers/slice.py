@@ -25,6 +25,7 @@ from mgcaffe.engine.types import Shape
 class Slice(Layer):
     """The layer; see the module's text."""
 
+    capturable = True
     tops = at_least(1)
     keeps_bottoms = False
     tops_share_bottoms = True

@@ -23,6 +23,8 @@ from mgcaffe.engine.types import Shape
 class Softmax(TopNeuron):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def reshape(self, bottom_shapes: Sequence[Shape]) -> list[Shape]:
         """Return the bottom's shape."""
         rank = len(bottom_shapes[0])

@@ -23,6 +23,8 @@ from mgcaffe.engine.types import Shape
 class Swish(Neuron):
     """The layer; see the module's text."""
 
+    capturable = True
+
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Read the field."""
         self.beta: float = self.param.swish_param.beta

@@ -22,6 +22,7 @@ from mgcaffe.engine.types import Shape
 class Tile(Layer):
     """The layer; see the module's text."""
 
+    capturable = True
     keeps_bottoms = False
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from mgcaffe.engine.capture import replayed_pass
 from mgcaffe.engine.kernels.choice.choices import Choices
 from mgcaffe.engine.kernels.precision import PRECISIONS
 from mgcaffe.engine.layer import Layer
@@ -15,7 +14,6 @@ from tests.support.capturekit import (
     LOSS,
     NETS,
     PLAIN,
-    RESIDUAL,
     WITH_OTHERS,
     both,
     build,
@@ -93,14 +91,6 @@ def test_losses_are_added_up_in_the_net_s_order():
     assert last.is_replayed and captured == ["loss9", "loss4", "loss1", "loss7"]
 
 
-def test_ends_of_residual_blocks_that_are_made_again_are_left_out():
-    net, replays = build(RESIDUAL)
-    assert any(getattr(each, "make_bottom", None) is not None for each in net.layers)
-    train(net, replays.forward, replays.backward)
-    captured = [step.layer for part in replays.ranges for step in part.steps]
-    assert all(getattr(each, "make_bottom", None) is None for each in captured)
-
-
 def test_hooks_are_called_for_each_layer():
     net, replays = build(PLAIN)
     train(net, replays.forward, replays.backward)
@@ -174,14 +164,6 @@ def test_with_a_factor_on_the_loss_all_run_by_their_layers():
     replays.forward(8.0)
     replays.backward()
     assert torch.equal(net.arena.diff, once * 8)
-
-
-def test_large_nets_run_by_their_layers(monkeypatch):
-    net, replays = build(PLAIN)
-    values = sum(blob.count for node in net.steps for blob in node.tops)
-    monkeypatch.setattr(replayed_pass, "MOST_VALUES", values - 1)
-    train(net, replays.forward, replays.backward)
-    assert not replays.ranges
 
 
 def test_layers_whose_parameters_others_own_run_by_themselves():
