@@ -12,7 +12,6 @@ from mgcaffe.engine.graph.fused_layer import FusedLayer
 from mgcaffe.engine.graph.fused_residual import makers_of
 from mgcaffe.engine.graph.node import Node
 from mgcaffe.engine.kernels.linear_ways import is_large
-from mgcaffe.engine.kernels.precision import FLOAT32
 from mgcaffe.engine.layers.inner_product import InnerProduct
 from mgcaffe.engine.net import Net
 
@@ -25,9 +24,9 @@ class ReplayedPass:
 
     Ranges of two or more `capturable` layers are replayed; what is between them runs as always. So does everything
     while candidates are measured, where layers run again in backward, with a factor on the loss, and in nets that keep
-    their blobs or compute in 16 bits or on a GPU. Python takes some 10 us a call, which is 20 % of a step of
-    cifar10_quick with one image and nothing that can be seen with 100, but 2 to 11 % of nets with hundreds of layers
-    and 8 images of 224x224 (docs/step_times.md).
+    their blobs or compute on a GPU. Python takes some 10 us a call, which is 20 % of a step of cifar10_quick with one
+    image and nothing that can be seen with 100, but 2 to 11 % of nets with hundreds of layers and 8 images of 224x224
+    (docs/step_times.md).
 
     Args:
         net: a training net.
@@ -78,8 +77,7 @@ class ReplayedPass:
 
     def _can_divide(self) -> bool:
         net = self._net
-        is_plain = net.context.precision is FLOAT32 and net.device.type == "cpu"
-        return is_plain and not (net.keep_blobs or net.recomputes or net.context.choices.measures)
+        return net.device.type == "cpu" and not (net.keep_blobs or net.recomputes or net.context.choices.measures)
 
     def _divide(self) -> None:
         """Find the ranges of the net's steps."""

@@ -1,6 +1,6 @@
 """Nets drawn at random, trained by replays and by their layers: the same bits (`engine/capture`).
 
-Losses, outputs and gradients of nine iterations, and the weights behind them. In some nets iterations have two passes
+Losses, outputs and gradients of nine iterations, and the weights behind them, in float32, float64 or bf16. In some nets iterations have two passes
 that add to the same gradients, and in some the batch size changes from iteration to iteration, or every third one.
 """
 
@@ -13,6 +13,7 @@ from functools import partial
 
 import torch
 
+from mgcaffe.engine.kernels.precision import PRECISIONS
 from tests.soak import Row, count
 from tests.support.capturekit import build, dense, fill, layer, train
 from tests.support.netkit import inputs
@@ -170,7 +171,8 @@ def _problem(seed: int) -> str | None:
     """Return what differs, or None."""
     draw = random.Random(seed)
     text = RandomNet(draw).text()
-    passes, dtype = draw.choice([1, 1, 2]), draw.choice([torch.float32] * 4 + [torch.float64])
+    passes, dtype = draw.choice([1, 1, 2]), draw.choice([torch.float32] * 5 + [torch.float64])
+    precision = PRECISIONS[draw.choice(["float32", "float32", "bf16"]) if dtype == torch.float32 else "float32"]
     sizes = [draw.choice([1, 2, 3]) for _ in range(ITERATIONS)]
     every = draw.choice([None, None, 1, 3])  # how many iterations have a batch size; None: all
 
@@ -180,8 +182,8 @@ def _problem(seed: int) -> str | None:
                 each.values = [value[:1].expand(sizes[iteration // every], *value.shape[1:]) for value in each.values]
         fill(net, iteration)
 
-    net, replays = build(text, dtype=dtype)
-    plain, _ = build(text, dtype=dtype)
+    net, replays = build(text, dtype=dtype, precision=precision)
+    plain, _ = build(text, dtype=dtype, precision=precision)
     mine = train(net, replays.forward, replays.backward, ITERATIONS, passes, begin)
     others = train(plain, plain.forward, plain.backward, ITERATIONS, passes, begin)
     if len(mine) != len(others):

@@ -4,6 +4,7 @@ import pytest
 
 from mgcaffe.engine import registry
 from mgcaffe.engine.graph.fused_residual import makers_of
+from mgcaffe.engine.kernels.precision import PRECISIONS
 from tests.support.capturekit import IMAGES, LOSS, RESIDUAL, both, build, conv, dense, layer, train
 
 CASES = {
@@ -68,9 +69,10 @@ def net_of(name):
     return text + layer("tested", kind, bottoms, tops, fields) + dense("ip2", "y", "ip2", 3) + LOSS
 
 
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("name", CASES)
-def test_the_bits_are_those_of_the_layer(name):
-    (replayed,) = both(net_of(name)).ranges
+def test_the_bits_are_those_of_the_layer(name, precision):
+    (replayed,) = both(net_of(name), precision=PRECISIONS[precision]).ranges
     assert replayed.is_replayed
     members = [member for step in replayed.steps for member in getattr(step.layer, "members", [step.layer])]
     assert "tested" in [each.name for each in members]

@@ -32,8 +32,11 @@ def test_the_bits_are_those_of_the_layers(name):
     assert all(part.is_replayed for part in replays.ranges)
 
 
-def test_double_precision_is_replayed_too():
-    assert all(part.is_replayed for part in both(BRANCHES, dtype=torch.float64).ranges)
+@pytest.mark.parametrize(
+    "options", [{"dtype": torch.float64}, {"precision": PRECISIONS["bf16"]}, {"precision": PRECISIONS["fp16"]}], ids=str
+)
+def test_other_types_are_replayed_too(options):
+    assert all(part.is_replayed for part in both(BRANCHES, **options).ranges)
 
 
 def test_ranges_end_at_layers_that_draw_random_numbers_or_read_values():
@@ -129,11 +132,8 @@ def test_an_error_names_the_layer_that_is_replayed(monkeypatch):
         replays.forward()
 
 
-@pytest.mark.parametrize(
-    "options", [{"keep_blobs": True}, {"precision": PRECISIONS["bf16"]}], ids=["keeps its blobs", "bf16"]
-)
-def test_other_nets_run_by_their_layers(options):
-    assert not both(PLAIN, **options).ranges
+def test_nets_that_keep_their_blobs_run_by_their_layers():
+    assert not both(PLAIN, keep_blobs=True).ranges
 
 
 def test_nets_that_compute_layers_again_run_by_their_layers():
