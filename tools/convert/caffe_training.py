@@ -43,7 +43,7 @@ class CaffeTraining:
         Raises:
             CannotTrain: the net cannot be trained as it is.
         """
-        param, label = _with_loss(self._model.source.param, labels.shape, output)
+        param, label = with_loss(self._model.source.param, labels.shape, output)
         if self._as_module:
             _unfreeze(param)
             _round_numbers(param)
@@ -70,7 +70,7 @@ class CaffeTraining:
             net.close()
 
 
-def _with_loss(net: NetParameter, shape: Sequence[int], output: str) -> tuple[NetParameter, str]:
+def with_loss(net: NetParameter, shape: Sequence[int], output: str) -> tuple[NetParameter, str]:
     """Return what the net is in its TEST phase, with this loss alone and no dropout, and what the labels are called."""
     result = NetParameter()
     result.CopyFrom(net)
