@@ -89,7 +89,7 @@ def _rule(call: BackwardWeight) -> str:
         return "images" if _has_images(call) else "product_mm"
     if geometry.rank not in RANKS_OF_TORCH:
         return "positions"
-    if _has_columns(call):
+    if _has_columns(call) and depthwise.suits(call.dy, x, geometry):
         return depthwise.COLUMNS
     # oneDNN's own gradient cannot use its vectors on one channel, but a copy that leaves the cache costs more. Copy and
     # product took 0.48, 0.73, 0.91, 1.22 and 1.50 of its time in LeNet's first layer with 1, 8, 16, 32 and 64 images on

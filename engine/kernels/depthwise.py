@@ -14,13 +14,16 @@ with the rounding of the filters' gradient, 1e-6 to 5e-6 of the largest value in
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
 
 from mgcaffe.engine.kernels import onednn
 from mgcaffe.engine.kernels.aten import convolution_backward
 from mgcaffe.engine.kernels.formats import dense, format_of
 from mgcaffe.engine.kernels.geometry import Geometry
-from mgcaffe.engine.kernels.precision import widened
+from mgcaffe.engine.kernels.precision import is_narrow, widened
 from mgcaffe.engine.kernels.unfolded import MAX_COPY, add
 from mgcaffe.engine.parameter import Parameter
 
@@ -28,6 +31,8 @@ COLUMNS = "columns"
 """What the candidate is called."""
 
 _MOST_COLUMNS = 3
+_FEWEST_SUMS = 1 << 19
+_SUMS_PER_COPY = 3
 
 
 def serves(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry) -> bool:
@@ -43,6 +48,18 @@ def serves(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry) -> bool:
     if geometry.dilation != (1, 1) or geometry.kernel == (1, 1):
         return False
     return format_of(x) == format_of(dy) == torch.channels_last and onednn.serves(x) and dy.numel() > 0
+
+
+def suits(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry) -> bool:
+    """Return whether that is the fast way by rule, where it serves: the copies have to be small beside the sums.
+
+    With one image of 28x28 and 72 channels, 5x5 with a stride of 2, it took 1.7 times as long as oneDNN's own, with 8
+    images, 4x4 and a stride of 2 1.3 times; in bf16 it was never slower.
+    """
+    if is_one_call(geometry) or is_narrow(x):
+        return True
+    sums, copied = dy.numel() * math.prod(geometry.kernel), x.numel() * len(_widths(geometry.kernel[1]))
+    return sums >= max(_FEWEST_SUMS, _SUMS_PER_COPY * copied)
 
 
 def is_one_call(geometry: Geometry) -> bool:
@@ -73,8 +90,8 @@ def _add_by_columns(
     height, width = geometry.kernel
     first = 0
     for columns in _widths(width):
-        seen = _seen(x, dy.shape[3], first, columns, geometry)
-        walk = Geometry((height, columns), geometry.stride, (geometry.pad[0], 0), (1, 1), geometry.groups)
+        seen = _seen(x, dy.shape[2:], first, columns, geometry)
+        walk = Geometry((height, columns), geometry.stride, (0, 0), (1, 1), geometry.groups)
         _add(total[..., first : first + columns], beta, dy, seen, walk, bias)
         first, bias = first + columns, None
 
@@ -85,17 +102,27 @@ def _widths(columns: int) -> list[int]:
     return [len(range(group, columns, groups)) for group in range(groups)]
 
 
-def _seen(x: torch.Tensor, outputs: int, first: int, columns: int, geometry: Geometry) -> torch.Tensor:
-    """Return a copy of what filters' columns `first` and so on see of x and its padding, for a row of so many outputs."""
-    seen = geometry.stride[1] * (outputs - 1) + columns
-    begin = first - geometry.pad[1]
-    before = min(seen, max(0, -begin))
-    inside = x[..., max(0, begin) : max(0, begin + seen)]
-    batch, channels, height, width = inside.shape
-    copy = x.new_empty(batch, height, seen, channels).permute(0, 3, 1, 2)
-    copy[..., before : before + width].copy_(inside)
-    copy[..., :before].zero_()
-    copy[..., before + width :].zero_()
+def _seen(x: torch.Tensor, out: Sequence[int], first: int, columns: int, geometry: Geometry) -> torch.Tensor:
+    """Return a copy of what columns `first` and so on of the filters see of x and its padding.
+
+    Rows are padded as well: oneDNN's kernel takes no image with fewer rows than the filter, nor all strides with a pad.
+
+    Args:
+        x: (N, C, height, width).
+        out: the height and width of dy.
+        first, columns: which columns.
+        geometry: the whole filters' walk.
+    """
+    extents = (geometry.kernel[0], columns)
+    height, width = (step * (size - 1) + each for step, size, each in zip(geometry.stride, out, extents, strict=True))
+    top, left = geometry.pad[0], geometry.pad[1] - first
+    inside = x[..., : max(0, height - top), max(0, -left) : max(0, width - left)]
+    top, left = min(top, height), min(max(0, left), width)
+    bottom, right = top + inside.shape[2], left + inside.shape[3]
+    copy = x.new_empty(x.shape[0], height, width, x.shape[1]).permute(0, 3, 1, 2)
+    copy[..., top:bottom, left:right].copy_(inside)
+    for margin in (copy[..., :top, :], copy[..., bottom:, :], copy[..., :left], copy[..., right:]):
+        margin.zero_()
     return copy
 
 

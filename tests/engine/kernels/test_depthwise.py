@@ -1,5 +1,7 @@
 """Filters that see one channel each: gradients by groups of columns, the bias's beside them, and in 16 bits."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -50,9 +52,10 @@ def test_the_gradient_by_columns_is_pytorchs(geometry, images, monkeypatch):
     total, bias = torch.full(weight.shape, float("nan")), Parameter((len(weight),))
     bias.diff = torch.full(bias.shape, float("nan"))
     call = BackwardWeight(total, 0.0, dy, x, geometry, bias=bias)
-    assert BACKWARD_WEIGHT.by_rule(call).name == depthwise.COLUMNS
+    way = BACKWARD_WEIGHT.candidates[depthwise.COLUMNS]
+    assert way.serves(call)
     for times, beta in ((1, 0.0), (2, 1.0)):
-        BACKWARD_WEIGHT.by_rule(call).run(call._replace(beta=beta))
+        way.run(call._replace(beta=beta))
         torch.testing.assert_close(total, expected.float() * times, rtol=1e-5, atol=1e-4)
         torch.testing.assert_close(bias.diff, dy.sum((0, 2, 3)) * times, rtol=1e-5, atol=1e-4)
 
@@ -63,6 +66,26 @@ def test_an_image_smaller_than_the_filter_and_its_padding_counts_where_it_lies()
         total = torch.zeros(weight.shape)
         depthwise.add_backward_weight(total, 0.0, dy, x, walk((5, 7), pad=(3, 4)), None)
         torch.testing.assert_close(total, expected.float(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("batch", "channels", "image", "geometry", "suits"), [
+    (1, 8, 4, walk((3, 3)), True),  # one call
+    (8, 72, 28, walk((4, 4), pad=(1, 1)), True),
+    (8, 72, 28, walk((4, 4), (2, 2), (1, 1)), False),  # copies for two sums each
+    (8, 144, 56, walk((5, 5), (2, 2), (2, 2)), True),
+    (1, 72, 28, walk((5, 5), (2, 2), (2, 2)), False),  # 0.4 ms
+    (1, 672, 14, walk((5, 5), pad=(2, 2)), True),
+], ids=str)  # fmt: skip
+def test_the_rule_weighs_copies_against_sums(batch, channels, image, geometry, suits):
+    geometry = replace(geometry, groups=channels)
+    x = torch.empty(batch, channels, image, image).contiguous(memory_format=LAST)
+    dy = torch.empty(batch, channels, *geometry.output_size((image, image))).contiguous(memory_format=LAST)
+    for narrow in (False, True):
+        call = BackwardWeight(torch.empty(channels, 1, *geometry.kernel), 0.0, dy, x, geometry)
+        assert (BACKWARD_WEIGHT.by_rule(call).name == depthwise.COLUMNS) == (suits or narrow)
+        if torch.bfloat16 not in onednn.TYPES:
+            break
+        dy, x = dy.bfloat16(), x.bfloat16()
 
 
 @pytest.mark.parametrize("geometry", [
@@ -113,6 +136,7 @@ def ran(layer, monkeypatch):
 @pytest.mark.parametrize("kernel", [3, 5])
 @pytest.mark.parametrize(("frozen", "sums_apart"), [((), 0), ((0,), 1), ((1,), 0)], ids=["none", "filters", "bias"])
 def test_the_bias_is_summed_in_the_call_for_the_filters(kernel, frozen, sums_apart, monkeypatch):
+    monkeypatch.setattr(depthwise, "_FEWEST_SUMS", 1)
     layer = layer_of(kernel, LayerContext(), "pad: 1")
     for number in frozen:
         layer.parameters[number].wanted = False
