@@ -117,7 +117,7 @@ def backward(
     of_weight = BackwardWeight(weight.diff, weight.beta(), dy, x, geometry, kept, bias)
     x_way, weight_way = choices.candidate(BACKWARD_DATA, of_x), choices.candidate(BACKWARD_WEIGHT, of_weight)
     is_small = weight_way.name == "aten" and x.numel() + dy.numel() + weight.data.numel() <= CACHED
-    is_depthwise = weight_way.name == depthwise.COLUMNS and depthwise.is_one_call(geometry)
+    is_depthwise = weight_way.name == depthwise.COLUMNS and depthwise.is_one_call(x, geometry)
     if x_way.name == "aten" and (is_small or is_depthwise):
         wanted = [True, True, bias is not None]
         dx, gradient, sums = convolution_backward(dense(dy), dense(x), weight.data, geometry, wanted)

@@ -2,9 +2,9 @@
 
     dW[c, 0, i, j] = sum over n, y, x of  dy[n, c, y, x] * x[n, c, s y + i - pad, s x + j - pad]
 
-That kernel takes filters of at most three columns and any number of rows; for wider ones oneDNN takes a general kernel,
-which is up to ten times as slow. So wider filters are cut into groups of two or three columns, each computed from a
-copy of those columns of x that it sees, with the padding in it. On an Intel Xeon with AVX-512 (family 6, model 207), 8
+That kernel takes filters of at most three columns, over images of at least as many rows as the filter has; for others
+oneDNN takes a general kernel, which is up to ten times as slow. So wider filters are cut into groups of two or three
+columns, each computed from a copy of those columns of x that it sees, with the padding in it. On an Intel Xeon with AVX-512 (family 6, model 207), 8
 images, ms instead of oneDNN's for the whole filter: 5x5 over 672 channels at 14x14 3.9 instead of 10.9, in bf16 4.3
 instead of 55; 7x7 over 96 channels at 56x56 12.6 instead of 32.4, over 768 at 7x7 2.4 instead of 24.2.
 
@@ -54,17 +54,18 @@ def suits(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry) -> bool:
     """Return whether that is the fast way by rule, where it serves: the copies have to be small beside the sums.
 
     With one image of 28x28 and 72 channels, 5x5 with a stride of 2, it took 1.7 times as long as oneDNN's own, with 8
-    images, 4x4 and a stride of 2 1.3 times; in bf16 it was never slower.
+    images, 4x4 and a stride of 2 1.3 times; in bf16 it was never slower, nor where the image has fewer rows than the
+    filter.
     """
-    if is_one_call(geometry) or is_narrow(x):
+    if is_one_call(x, geometry) or is_narrow(x) or x.shape[2] < geometry.kernel[0]:
         return True
     sums, copied = dy.numel() * math.prod(geometry.kernel), x.numel() * len(_widths(geometry.kernel[1]))
     return sums >= max(_FEWEST_SUMS, _SUMS_PER_COPY * copied)
 
 
-def is_one_call(geometry: Geometry) -> bool:
-    """Return whether oneDNN's kernel takes the whole filter at once."""
-    return geometry.kernel[1] <= _MOST_COLUMNS
+def is_one_call(x: torch.Tensor, geometry: Geometry) -> bool:
+    """Return whether oneDNN's kernel takes the whole filter at once, and x as it is."""
+    return geometry.kernel[1] <= _MOST_COLUMNS and x.shape[2] >= geometry.kernel[0]
 
 
 def add_backward_weight(
@@ -74,7 +75,7 @@ def add_backward_weight(
 
     `bias`, if given, gets the sum of dy over all pixels added to its gradient.
     """
-    if is_one_call(geometry):
+    if is_one_call(x, geometry):
         _add(total, beta, dense(dy), dense(x), geometry, bias)
         return
     images = max(1, MAX_COPY // x[0].numel())

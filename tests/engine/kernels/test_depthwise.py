@@ -75,6 +75,7 @@ def test_an_image_smaller_than_the_filter_and_its_padding_counts_where_it_lies()
     (8, 144, 56, walk((5, 5), (2, 2), (2, 2)), True),
     (1, 72, 28, walk((5, 5), (2, 2), (2, 2)), False),  # 0.4 ms
     (1, 672, 14, walk((5, 5), pad=(2, 2)), True),
+    (1, 480, 4, walk((5, 5), pad=(2, 2)), True),  # fewer rows than the filter has
 ], ids=str)  # fmt: skip
 def test_the_rule_weighs_copies_against_sums(batch, channels, image, geometry, suits):
     geometry = replace(geometry, groups=channels)
