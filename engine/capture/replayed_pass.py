@@ -97,7 +97,8 @@ def _rows(steps: Sequence[Node]) -> list[list[Node]]:
     while True:
         rows: list[list[Node]] = []
         for captures, nodes in groupby(steps, capturable.__contains__):
-            rows += [[*nodes]] if captures else ([node] for node in nodes)
+            found = [*nodes]
+            rows += [found] if captures else [[node] for node in found]
         place = {node: number for number, row in enumerate(rows) for node in row}
         asked = [(node, node_of[maker]) for node in steps for maker in makers_of(node.layer)]
         apart = {node for pair in asked if place[pair[0]] != place[pair[1]] for node in pair}

@@ -81,8 +81,8 @@ def add_backward_weight(
 ) -> None:
     """Add the gradient of the weight to the parameter's, in place where that saves a tensor.
 
-    `kept` is what `forward` kept of x. `bias`, where `adds_bias` says so, gets its gradient from the same call. Both dy and x have one type; where the parameter has another, the gradient is
-    rounded to it before it is added.
+    `kept` is what `forward` kept of x. `bias`, where `adds_bias` says so, gets its gradient from the same call. Both dy
+    and x have one type; where the parameter has another, the gradient is rounded to it before it is added.
     """
     if geometry.rank == 0:
         total, dy, x, geometry = weight.diff[..., None], dy[..., None], x[..., None], _one_axis(geometry)
@@ -153,7 +153,8 @@ def adds_bias(
     bias: Parameter, weight: Parameter, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, choices: Choices
 ) -> bool:
     """Return whether the gradient of the weight is computed in a way that can add the bias's to it as well."""
-    if choices.measures or not depthwise.serves(dy, x, geometry) or not dy.dtype == weight.diff.dtype == bias.diff.dtype:
+    alike = dy.dtype == weight.diff.dtype == bias.diff.dtype
+    if choices.measures or not alike or not depthwise.serves(dy, x, geometry):
         return False
     call = BackwardWeight(weight.diff, 0.0, dy, x, geometry)
     return choices.candidate(BACKWARD_WEIGHT, call).name == depthwise.COLUMNS

@@ -51,10 +51,10 @@ def _rule(call: BackwardData) -> str:
     if call.geometry.rank not in RANKS_OF_TORCH:
         return "positions"
     if pointwise.suits(call.dy, call.geometry):
-        # On an Intel Xeon (family 6, model 207) `mm` takes 0.2 to 0.9 of the time with up to 200 pixels, else 0.6 to 1.05.
+        # On an Intel Xeon (model 207) `mm` takes 0.2 to 0.9 of the time with up to 200 pixels, else 0.6 to 1.05.
         return "product_mm" if processor.is_intels() and call.dy.dtype == torch.float32 else "product"
-    # With a stride oneDNN has no fast kernel for it: 8 images of 256 channels at 28x28, stride 2, took 31 ms in bf16 and
-    # 2.4 widened on an Intel Xeon with AVX-512 (family 6, model 207).
+    # With a stride oneDNN has no fast kernel for it: 8 images of 256 channels at 28x28, stride 2, took 27 ms in bf16,
+    # and 2.3 widened, there.
     if _can_widen(call) and max(call.geometry.stride) > 1:
         return "widened"
     return "aten_converted" if suits_conversion(call.dy, call.weight, math.prod(call.shape)) else "aten"

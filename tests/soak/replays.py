@@ -1,7 +1,8 @@
 """Nets drawn at random, trained by replays and by their layers: the same bits (`engine/capture`).
 
-Losses, outputs and gradients of nine iterations, and the weights behind them, in float32, float64 or bf16. In some nets iterations have two passes
-that add to the same gradients, and in some the batch size changes from iteration to iteration, or every third one.
+Losses, outputs and gradients of nine iterations, and the weights behind them, in float32, float64 or bf16. In some nets
+iterations have two passes that add to the same gradients, and in some the batch size changes from iteration to
+iteration, or every third one.
 """
 
 from __future__ import annotations
