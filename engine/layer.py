@@ -84,7 +84,9 @@ class Layer:
         only_once: why forward cannot run a second time in a pass and give the same; empty: it can, since it depends on
             nothing but bottoms, parameters and the net's random stream.
         capturable: for bottoms of one form its passes call the same functions of tensors with the same numbers, read no
-            values in Python, draw no random numbers, and remember nothing from pass to pass (`engine/capture`).
+            values in Python, draw no random numbers, and remember nothing from pass to pass but in parameters
+            (`engine/capture`). What is changed in the layer's attributes after the first passes has no effect then;
+            what is changed of its parameters has.
         tops_share_bottoms: the tops are views of bottom 0's storage.
         shares_blobs: the tops are bottom 0 under another name or shape, so what a user writes into one blob shows in
             the other (Caffe: ShareData, ShareDiff). Where a net keeps its blobs, tops and gradients of other layers

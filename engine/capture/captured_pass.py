@@ -21,7 +21,7 @@ class CapturedPass:
         inputs: the slots of the values that the layers read.
         forward, backward: the calls of each layer, in the order in which they run.
         exposed: for each layer, the blobs that get a value for the net and for layers elsewhere, with its slot.
-        gradients: the blobs that layers elsewhere give a gradient to, with its slot, shape and strides.
+        gradients: the blobs that layers elsewhere give a gradient to, with its slot, shape, strides and type.
         handed_on: the blobs that get one from backward, with its slot.
         written: each layer's parameters that are not `fresh` after its backward, layers in backward's order.
     """
@@ -30,7 +30,7 @@ class CapturedPass:
     forward: list[list[Call]] = field(default_factory=list)
     backward: list[list[Call]] = field(default_factory=list)
     exposed: list[dict[Blob, int]] = field(default_factory=list)
-    gradients: list[tuple[Blob, int, torch.Size, tuple[int, ...]]] = field(default_factory=list)
+    gradients: list[tuple[Blob, int, torch.Size, tuple[int, ...], torch.dtype]] = field(default_factory=list)
     handed_on: list[tuple[Blob, int]] = field(default_factory=list)
     written: list[list[Parameter]] = field(default_factory=list)
 
@@ -43,11 +43,13 @@ class PassProgram:
         captured: what they were made of.
         count: how many slots there are.
         spent: those of exposed values that backward does not read.
+        needed: those that a call reads, or that are handed on; others need not be kept.
     """
 
     captured: CapturedPass
     count: int
     spent: list[int]
+    needed: frozenset[int]
     forward: list[Callable[[Values], None]]
     backward: list[Callable[[Values], None]]
 
@@ -60,5 +62,7 @@ def compile_pass(captured: CapturedPass, count: int) -> PassProgram:
     spent = exposed - read
     # Exposed values that backward reads are dropped there, after the last call that does.
     functions = compile_calls([*captured.forward, *captured.backward], spent | handed_on)
+    needed = exposed | read
+    needed.update(*(call.read for calls in captured.forward for call in calls))
     steps = len(captured.forward)
-    return PassProgram(captured, count, [*spent], functions[:steps], functions[steps:])
+    return PassProgram(captured, count, [*spent], frozenset(needed), functions[:steps], functions[steps:])

@@ -44,10 +44,11 @@ class CapturedRange:
     """Steps that follow each other in a net.
 
     Each pass goes forward, then backward. What the calls depend on besides the values is the key of a `_Variant`: the
-    form of the inputs, which parameters are fresh (the second micro-batch adds to their gradients), where these lie,
-    how many ranks there are, and who chooses among candidates. For the rest the layers say that they are `capturable`.
-    Hooks of the net are called for each step, but blobs between two steps of the range hold nothing while it is
-    replayed. Where no form has come back after some passes, the layers run by themselves until one does.
+    form of the inputs, which parameters are fresh (the second micro-batch adds to their gradients) or wanted, where
+    these lie, in how many bits products are made, how many ranks there are, and who chooses among candidates. For the
+    rest the layers say that they are `capturable`. Hooks of the net are called for each step, but blobs between two
+    steps of the range hold nothing while it is replayed. Where no form has come back after some passes, the layers run
+    by themselves until one does.
 
     Args:
         net: a training net that frees its blobs.
@@ -131,9 +132,9 @@ class CapturedRange:
             return None
         form = [(each.shape, each.stride(), each.dtype) for each in values]
         alike = [next(place for place, other in enumerate(values) if other is each) for each in values]
-        places = [(each.fresh, id(each.data), id(each.diff)) for each in self._parameters]
+        places = [(each.fresh, each.wanted, id(each.data), id(each.diff)) for each in self._parameters]
         context, shapes = self._net.context, [id(node.shapes) for node in self.steps]
-        key = (*form, *alike, *places, context.choices, context.solver_ranks, *shapes)
+        key = (*form, *alike, *places, context.choices, context.precision, context.solver_ranks, *shapes)
         if key == self._last_key:
             self._captures_in_vain = max(0, self._captures_in_vain - 1)
         self._last_key = key
@@ -147,7 +148,8 @@ class CapturedRange:
         values: Values = [None] * program.count
         self._values = values
         for blob, slot in zip(self._inputs, program.captured.inputs, strict=True):
-            values[slot] = blob.data
+            if slot in program.needed:
+                values[slot] = blob.data
         steps = zip(program.forward, program.captured.exposed, strict=True)
 
         def replay(_: Node) -> None:
@@ -196,12 +198,12 @@ class CapturedRange:
     def _replay_backward(self, program: PassProgram, on_layer_done: OnLayerDone | None) -> None:
         values, captured, gradients = self._values, program.captured, self._net.gradients
         assert values is not None
-        for blob, slot, shape, strides in captured.gradients:
+        for blob, slot, shape, strides, dtype in captured.gradients:
             is_alone = gradients.is_alone(blob)
             diff = gradients.take(blob)
-            if not is_alone or diff.shape != shape or diff.stride() != strides:
-                diff = torch.empty_strided(shape, strides, dtype=diff.dtype, device=diff.device).copy_(diff)
-            values[slot] = diff
+            if not is_alone or diff.shape != shape or diff.stride() != strides or diff.dtype != dtype:
+                diff = torch.empty_strided(shape, strides, dtype=dtype, device=diff.device).copy_(diff)
+            values[slot] = diff if slot in program.needed else None
             del diff
         steps = zip(program.backward, captured.written, strict=True)
 
@@ -227,7 +229,7 @@ class CapturedRange:
             if not gradients.is_alone(blob) or not _is_spread(blob.diff):
                 recorder.why_not = recorder.why_not or f"another gradient lies in the memory of '{blob.name}'"
             slot = recorder.slot_for(blob.diff)
-            capture.gradients.append((blob, slot, blob.diff.shape, blob.diff.stride()))
+            capture.gradients.append((blob, slot, blob.diff.shape, blob.diff.stride(), blob.diff.dtype))
 
         def record(node: Node) -> None:
             with recorder.noting(capture.backward):

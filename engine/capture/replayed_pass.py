@@ -25,7 +25,7 @@ class ReplayedPass:
     Ranges of two or more `capturable` layers are replayed; what is between them runs as always. So does everything
     while candidates are measured, where layers run again in backward, with a factor on the loss, and in nets that keep
     their blobs or compute on a GPU. Python takes some 10 us a call, which is 20 % of a step of cifar10_quick with one
-    image and nothing that can be seen with 100, but 2 to 11 % of nets with hundreds of layers and 8 images of 224x224
+    image and nothing that can be seen with 100, but up to 13 % of nets with hundreds of layers and 8 images of 224x224
     (docs/step_times.md).
 
     Args:

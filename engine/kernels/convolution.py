@@ -89,6 +89,7 @@ def add_backward_weight(
     else:
         total = weight.diff
     call = BackwardWeight(total, weight.beta(), dy, x, geometry, kept, bias)
+    assert bias is None or choices.candidate(BACKWARD_WEIGHT, call).name == depthwise.COLUMNS
     add_rounded(choices, BACKWARD_WEIGHT, call, x.dtype)
 
 
@@ -116,8 +117,9 @@ def backward(
     of_x = BackwardData(dy, weight.data, tuple(x.shape[2:]), geometry)
     of_weight = BackwardWeight(weight.diff, weight.beta(), dy, x, geometry, kept, bias)
     x_way, weight_way = choices.candidate(BACKWARD_DATA, of_x), choices.candidate(BACKWARD_WEIGHT, of_weight)
+    assert bias is None or weight_way.name == depthwise.COLUMNS
     is_small = weight_way.name == "aten" and x.numel() + dy.numel() + weight.data.numel() <= CACHED
-    is_depthwise = weight_way.name == depthwise.COLUMNS and depthwise.is_one_call(x, geometry)
+    is_depthwise = weight_way.name == depthwise.COLUMNS and depthwise.takes_whole_filter(x, geometry)
     if x_way.name == "aten" and (is_small or is_depthwise):
         wanted = [True, True, bias is not None]
         dx, gradient, sums = convolution_backward(dense(dy), dense(x), weight.data, geometry, wanted)

@@ -5,9 +5,8 @@
 That kernel takes filters of at most three columns, over images of at least as many rows as the filter has; for others
 oneDNN takes a general kernel, which is up to ten times as slow. So wider filters are cut into groups of two or three
 columns, each computed from a copy of those columns of x that it sees, with the padding in it. On an Intel Xeon with
-AVX-512 (family 6, model 207), 8 images, ms instead of oneDNN's for the whole filter: 5x5 over 672 channels at 14x14 4.3
-instead of 10.2, in bf16 6.5 instead of 60; 7x7 over 96 channels at 56x56 13.6 instead of 30.4, over 768 at 7x7 2.5
-instead of 9.2.
+AVX-512 (family 6, model 207) that takes 0.27 to 0.76 of the time of oneDNN's for the whole filter in 11 shapes of
+MobileNet's, EfficientNet's and ConvNeXt's kinds, in bf16 0.08 to 0.47 of it (`benchmarks/depthwise.py`).
 
 The bias's gradient comes from the same call: 0.58 ms for both instead of 0.55 and 0.21 (3x3, 128 channels at 28x28),
 with the rounding of the filters' gradient, 1e-6 to 5e-6 of the largest value instead of 2e-7.
@@ -32,8 +31,10 @@ COLUMNS = "columns"
 """What the candidate is called."""
 
 _MOST_COLUMNS = 3
+_FEWEST_CHANNELS = 8
 _FEWEST_SUMS = 1 << 19
 _SUMS_PER_COPY = 3
+_SUMS_PER_COPY_IF_SLOW = 2
 
 
 def serves(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry) -> bool:
@@ -44,7 +45,7 @@ def serves(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry) -> bool:
         x: (N, C, in...).
         geometry: the filters' walk over x.
     """
-    if geometry.rank != 2 or not geometry.groups == x.shape[1] == dy.shape[1]:
+    if geometry.rank != 2 or not 1 < geometry.groups == x.shape[1] == dy.shape[1]:
         return False
     if geometry.dilation != (1, 1) or geometry.kernel == (1, 1):
         return False
@@ -55,16 +56,19 @@ def suits(dy: torch.Tensor, x: torch.Tensor, geometry: Geometry) -> bool:
     """Return whether that is the fast way by rule, where it serves: the copies have to be small beside the sums.
 
     With one image of 28x28 and 72 channels, 5x5 with a stride of 2, it took 1.7 times as long as oneDNN's own, with 8
-    images, 4x4 and a stride of 2 1.3 times; in bf16 it was never slower, nor where the image has fewer rows than the
-    filter.
+    images, 4x4 and a stride of 2 1.3 times, with 3 channels 1.3 to 1.6 times. In bf16, and where the image has fewer
+    rows than the filter, oneDNN's own is slower still, but for large strides: 16x16 with a stride of 8 over 128x128
+    took 5.7 times as long by columns.
     """
-    if is_one_call(x, geometry) or is_narrow(x) or x.shape[2] < geometry.kernel[0]:
+    if takes_whole_filter(x, geometry):
         return True
     sums, copied = dy.numel() * math.prod(geometry.kernel), x.numel() * len(_widths(geometry.kernel[1]))
-    return sums >= max(_FEWEST_SUMS, _SUMS_PER_COPY * copied)
+    if is_narrow(x) or x.shape[2] < geometry.kernel[0]:
+        return sums >= _SUMS_PER_COPY_IF_SLOW * copied
+    return x.shape[1] >= _FEWEST_CHANNELS and sums >= max(_FEWEST_SUMS, _SUMS_PER_COPY * copied)
 
 
-def is_one_call(x: torch.Tensor, geometry: Geometry) -> bool:
+def takes_whole_filter(x: torch.Tensor, geometry: Geometry) -> bool:
     """Return whether oneDNN's kernel takes the whole filter at once, and x as it is."""
     return geometry.kernel[1] <= _MOST_COLUMNS and x.shape[2] >= geometry.kernel[0]
 
@@ -76,14 +80,18 @@ def add_backward_weight(
 
     `bias`, if given, gets the sum of dy over all pixels added to its gradient.
     """
-    if is_one_call(x, geometry):
+    if takes_whole_filter(x, geometry):
         _add(total, beta, dense(dy), dense(x), geometry, bias)
         return
     images = max(1, MAX_COPY // x[0].numel())
+    # In float32 also of operands of 16 bits, so that the sums are rounded once; oneDNN's kernel is as fast so.
+    sums, added = (torch.empty(total.shape), 0.0) if is_narrow(x) else (total, beta)
     for image in range(0, len(x), images):
         some = slice(image, image + images)
-        _add_by_columns(total, beta, dense(dy[some]), x[some], geometry, bias)
-        beta = 1.0
+        _add_by_columns(sums, added, widened(dense(dy[some])), x[some], geometry, bias)
+        added = 1.0
+    if sums is not total:
+        add(total, sums, beta)
 
 
 def _add_by_columns(
@@ -105,7 +113,7 @@ def _widths(columns: int) -> list[int]:
 
 
 def _seen(x: torch.Tensor, out: Sequence[int], first: int, columns: int, geometry: Geometry) -> torch.Tensor:
-    """Return a copy of what columns `first` and so on of the filters see of x and its padding.
+    """Return a copy, in float32, of what columns `first` and so on of the filters see of x and its padding.
 
     Rows are padded as well: oneDNN's kernel takes no image with fewer rows than the filter, nor all strides with a pad.
 
@@ -121,7 +129,7 @@ def _seen(x: torch.Tensor, out: Sequence[int], first: int, columns: int, geometr
     inside = x[..., : max(0, height - top), max(0, -left) : max(0, width - left)]
     top, left = min(top, height), min(max(0, left), width)
     bottom, right = top + inside.shape[2], left + inside.shape[3]
-    copy = x.new_empty(x.shape[0], height, width, x.shape[1]).permute(0, 3, 1, 2)
+    copy = torch.empty(x.shape[0], height, width, x.shape[1]).permute(0, 3, 1, 2)
     copy[..., top:bottom, left:right].copy_(inside)
     for margin in (copy[..., :top, :], copy[..., bottom:, :], copy[..., :left], copy[..., right:]):
         margin.zero_()

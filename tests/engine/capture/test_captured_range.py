@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from mgcaffe.engine import registry
 from mgcaffe.engine.capture.recorder import Recorder
 from mgcaffe.engine.kernels.choice.choices import RULES, Choices, Forced
+from mgcaffe.engine.kernels.precision import PRECISIONS
 from mgcaffe.engine.layer import Layer, between, exactly
 from tests.support.capturekit import (
     BRANCHES,
@@ -300,3 +301,55 @@ def test_a_form_that_stays_is_captured_also_after_many_others():
     assert not replays.ranges[0].is_replayed
     train(net, replays.forward, replays.backward)
     assert replays.ranges[0].is_replayed
+
+
+def test_a_parameter_that_is_frozen_or_trained_from_some_iteration_on_counts_from_there():
+    def begin(net, iteration):
+        parameter = next(each for each in net.layers if each.name == "c2").parameters[0]
+        parameter.wanted = iteration not in (4, 5, 6)
+        fill(net, iteration)
+
+    net, replays = build(PLAIN)
+    mine = train(net, replays.forward, replays.backward, 12, begin=begin)
+    plain, _ = build(PLAIN)
+    others = train(plain, plain.forward, plain.backward, 12, begin=begin)
+    assert all(map(torch.equal, mine, others))
+    assert all(part.is_replayed and part.captured == 2 for part in replays.ranges)
+
+
+def test_another_precision_counts_from_the_next_pass():
+    def begin(net, iteration):
+        net.context.precision = PRECISIONS["bf16" if iteration >= 4 else "float32"]
+        fill(net, iteration)
+
+    net, replays = build(PLAIN)
+    mine = train(net, replays.forward, replays.backward, 9, begin=begin)
+    plain, _ = build(PLAIN)
+    others = train(plain, plain.forward, plain.backward, 9, begin=begin)
+    assert all(map(torch.equal, mine, others))
+    assert all(part.captured == 2 for part in replays.ranges)
+
+
+def test_an_input_that_lends_its_size_alone_is_not_kept():
+    noise = layer("noise", "Pooling", "c1", "small", "pooling_param { kernel_size: 3 stride: 2 pool: STOCHASTIC }")
+    crop = layer("crop", "Crop", "c1 small", "cropped", "crop_param { offset: 1 }")
+    net, replays = build(
+        IMAGES
+        + conv("c1", "x", "c1")
+        + noise
+        + crop
+        + conv("c2", "cropped", "c2")
+        + dense("ip2", "c2", "ip2", 3)
+        + LOSS
+    )
+    train(net, replays.forward, replays.backward)
+    part = next(each for each in replays.ranges if each.steps[0].layer.name == "crop")
+    assert part.is_replayed
+    lent = []
+    small = net.blobs["small"]
+    net.before_forward.append(lambda index: lent.append(small.data) if net.nodes[index].layer.name == "crop" else None)
+    net.clear_param_diffs()
+    replays.forward()
+    lent[0] = weakref.ref(lent[0])
+    assert lent[0]() is None
+    replays.backward()

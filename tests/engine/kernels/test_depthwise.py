@@ -76,17 +76,30 @@ def test_an_image_smaller_than_the_filter_and_its_padding_counts_where_it_lies()
     (1, 72, 28, walk((5, 5), (2, 2), (2, 2)), False),  # 0.4 ms
     (1, 672, 14, walk((5, 5), pad=(2, 2)), True),
     (1, 480, 4, walk((5, 5), pad=(2, 2)), True),  # fewer rows than the filter has
+    (8, 3, 64, walk((5, 5), pad=(2, 2)), False),  # few channels
 ], ids=str)  # fmt: skip
 def test_the_rule_weighs_copies_against_sums(batch, channels, image, geometry, suits):
+    assert (rule(batch, channels, image, geometry, torch.float32) == depthwise.COLUMNS) == suits
+
+
+@pytest.mark.skipif(torch.bfloat16 not in onednn.TYPES, reason="this processor has no products in bfloat16")
+@pytest.mark.parametrize(("channels", "image", "geometry", "suits"), [
+    (72, 28, walk((5, 5), (2, 2), (2, 2)), True),
+    (21, 128, walk((4, 4), (2, 2), (1, 1)), True),
+    (21, 128, walk((8, 8), (4, 4), (2, 2)), False),
+    (21, 128, walk((16, 16), (8, 8), (4, 4)), False),  # as in learned upsampling
+    (21, 500, walk((64, 64), (32, 32), (16, 16)), False),
+], ids=str)  # fmt: skip
+def test_in_sixteen_bits_large_strides_are_left_to_onednn(channels, image, geometry, suits):
+    assert (rule(1, channels, image, geometry, torch.bfloat16) == depthwise.COLUMNS) == suits
+
+
+def rule(batch, channels, image, geometry, dtype):
     geometry = replace(geometry, groups=channels)
-    x = torch.empty(batch, channels, image, image).contiguous(memory_format=LAST)
-    dy = torch.empty(batch, channels, *geometry.output_size((image, image))).contiguous(memory_format=LAST)
-    for narrow in (False, True):
-        call = BackwardWeight(torch.empty(channels, 1, *geometry.kernel), 0.0, dy, x, geometry)
-        assert (BACKWARD_WEIGHT.by_rule(call).name == depthwise.COLUMNS) == (suits or narrow)
-        if torch.bfloat16 not in onednn.TYPES:
-            break
-        dy, x = dy.bfloat16(), x.bfloat16()
+    x = torch.empty(batch, channels, image, image, dtype=dtype).contiguous(memory_format=LAST)
+    dy = torch.empty(batch, channels, *geometry.output_size((image, image)), dtype=dtype).contiguous(memory_format=LAST)
+    total = torch.empty(channels, 1, *geometry.kernel)
+    return BACKWARD_WEIGHT.by_rule(BackwardWeight(total, 0.0, dy, x, geometry)).name
 
 
 @pytest.mark.parametrize("geometry", [
@@ -94,6 +107,7 @@ def test_the_rule_weighs_copies_against_sums(batch, channels, image, geometry, s
     walk((5, 5), pad=(4, 4), dilation=(2, 2)),
     walk((1, 1)),
     walk((1, 1), stride=(2, 2)),
+    walk((5, 5), pad=(2, 2), groups=1),
 ], ids=str)  # fmt: skip
 def test_other_filters_are_computed_otherwise(geometry):
     x = drawn((2, 16, 9, 9), 1).contiguous(memory_format=LAST)
@@ -176,7 +190,8 @@ def test_a_bottom_with_missing_zeros_gets_its_bias_summed(monkeypatch):
     walk((3, 3), pad=(1, 1)), walk((5, 5), pad=(2, 2)), walk((3, 3), (2, 2), (1, 1)), walk((5, 5), (2, 2), (2, 2)),
     walk((7, 5), (4, 7), (3, 2)),
 ], ids=str)  # fmt: skip
-def test_gradients_in_sixteen_bits_are_rounded_once(geometry):
+def test_gradients_in_sixteen_bits_are_rounded_once(geometry, monkeypatch):
+    monkeypatch.setattr(depthwise, "MAX_COPY", 1)  # one image at a time
     x, weight, dy, *_ = operands(geometry)
     x, dy, weight = (each.bfloat16() for each in (x, dy, weight))
     leaves = [each.double().contiguous().requires_grad_() for each in (x, weight)]
@@ -193,7 +208,6 @@ def test_gradients_in_sixteen_bits_are_rounded_once(geometry):
         assert dx.dtype == torch.bfloat16
         assert dx.is_contiguous(memory_format=LAST)
         torch.testing.assert_close(dx.double(), of_x, rtol=2.0**-8, atol=1e-5)
-    total = torch.full(weight.shape, float("nan"))
-    call = BackwardWeight(total, 0.0, dy, x, geometry)
-    BACKWARD_WEIGHT.by_rule(call).run(call)
+    total = torch.full(weight.shape, float("nan"), dtype=torch.bfloat16)
+    BACKWARD_WEIGHT.candidates[depthwise.COLUMNS].run(BackwardWeight(total, 0.0, dy, x, geometry))
     torch.testing.assert_close(total.double(), of_filters, rtol=2.0**-8, atol=1e-4)
