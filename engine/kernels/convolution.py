@@ -89,8 +89,12 @@ def add_backward_weight(
     else:
         total = weight.diff
     call = BackwardWeight(total, weight.beta(), dy, x, geometry, kept, bias)
-    assert bias is None or choices.candidate(BACKWARD_WEIGHT, call).name == depthwise.COLUMNS
-    add_rounded(choices, BACKWARD_WEIGHT, call, x.dtype)
+    if bias is None:
+        add_rounded(choices, BACKWARD_WEIGHT, call, x.dtype)
+        return
+    way = choices.candidate(BACKWARD_WEIGHT, call)
+    assert way.name == depthwise.COLUMNS
+    way.run(call)
 
 
 def backward(

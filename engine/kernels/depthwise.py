@@ -85,7 +85,7 @@ def add_backward_weight(
         return
     images = max(1, MAX_COPY // x[0].numel())
     # In float32 also of operands of 16 bits, so that the sums are rounded once; oneDNN's kernel is as fast so.
-    sums, added = (torch.empty(total.shape), 0.0) if is_narrow(x) else (total, beta)
+    sums, added = (torch.empty(total.shape, dtype=torch.float32), 0.0) if is_narrow(x) else (total, beta)
     for image in range(0, len(x), images):
         some = slice(image, image + images)
         _add_by_columns(sums, added, widened(dense(dy[some])), x[some], geometry, bias)
@@ -129,7 +129,7 @@ def _seen(x: torch.Tensor, out: Sequence[int], first: int, columns: int, geometr
     inside = x[..., : max(0, height - top), max(0, -left) : max(0, width - left)]
     top, left = min(top, height), min(max(0, left), width)
     bottom, right = top + inside.shape[2], left + inside.shape[3]
-    copy = torch.empty(x.shape[0], height, width, x.shape[1]).permute(0, 3, 1, 2)
+    copy = torch.empty(x.shape[0], height, width, x.shape[1], dtype=torch.float32).permute(0, 3, 1, 2)
     copy[..., top:bottom, left:right].copy_(inside)
     for margin in (copy[..., :top, :], copy[..., bottom:, :], copy[..., :left], copy[..., right:]):
         margin.zero_()

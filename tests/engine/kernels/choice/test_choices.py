@@ -16,7 +16,7 @@ from mgcaffe.engine.kernels import (
     winograd_tiles,
 )
 from mgcaffe.engine.kernels.choice.choices import RULES, Forced, Measured, Recorded
-from mgcaffe.engine.kernels.precision import BF16
+from mgcaffe.engine.kernels.precision import BF16, FLOAT32
 from mgcaffe.engine.layer_context import LayerContext
 from mgcaffe.prototxt import NetParameter, parse_text
 from tests.support.golden import LAYERS, read_case
@@ -156,18 +156,20 @@ def with_channels_last(backward):
     return converted
 
 
-def test_the_candidate_for_sixteen_bits_agrees_with_the_one_in_sixteen(used, monkeypatch):
+def test_the_candidate_for_sixteen_bits_rounds_what_float32_gives_once(used, monkeypatch):
     monkeypatch.setattr(processor, "multiplies_bf16", lambda: True)
     text = LAYER % ("DepthwiseConvolution", "convolution", "kernel_size: 3 pad: 1")
     found = {}
-    for name in ("aten", "widened"):
-        forced = Forced(name)
-        layer, (top,) = make_layer(text, [(2, 4, 5, 6)], context=LayerContext(precision=BF16, choices=forced))
-        layer.parameters[0].data = random_input(layer.parameters[0].shape, seed=3).float()
-        x, dy = random_input((2, 4, 5, 6), seed=1).float(), random_input(top, seed=2).float()
-        found[name] = results(layer, x, dy)[1]
-        used.update((operation, name) for operation in forced.used)
-    torch.testing.assert_close(found["widened"], found["aten"], rtol=2.0**-7, atol=1e-6)
+    for precision, choices in ((FLOAT32, RULES), (BF16, Forced("widened"))):
+        layer, (top,) = make_layer(text, [(2, 4, 5, 6)], context=LayerContext(precision=precision, choices=choices))
+        weight, x, dy = (
+            random_input(shape, seed=seed).bfloat16().float()
+            for seed, shape in enumerate((layer.parameters[0].shape, (2, 4, 5, 6), top))
+        )
+        layer.parameters[0].data = weight
+        found[precision] = results(layer, x, dy)[1]
+    used.update((operation, "widened") for operation in choices.used)
+    torch.testing.assert_close(found[BF16].float(), found[FLOAT32], rtol=2.0**-8, atol=1e-6)
 
 
 def test_every_candidate_was_used(used):
