@@ -76,6 +76,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=11, help="turns of each way (11)")
     parser.add_argument("--threads", type=int, default=1, help="(1)")
     options = parser.parse_args()
+    if min(options.rounds, options.threads) < 1:
+        parser.error("--rounds and --threads have to be at least 1")
     speed_up_training()
     torch.set_num_threads(options.threads)
     dtype = TYPES[options.precision]

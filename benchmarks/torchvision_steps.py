@@ -22,6 +22,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 
 import torch
 from torchvision_models import seeded_model
@@ -131,6 +132,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of each side (1)")
     parser.add_argument("--autotune", action="store_true", help="ours as measured, with --winograd=safe, not by rule")
     options = parser.parse_args()
+    if find_spec("torchvision") is None:
+        parser.error("it needs torchvision: pip install --no-deps torchvision")
+    if min(options.batch, options.size, options.rounds, options.threads) < 1:
+        parser.error("--batch, --size, --rounds and --threads have to be at least 1")
     speed_up_training()
     warnings.simplefilter("ignore")
     torch.set_num_threads(options.threads)
