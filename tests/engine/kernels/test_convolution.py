@@ -107,6 +107,30 @@ def test_rules_for_filters_gradients_go_by_the_class_of_processor(
         assert BACKWARD_WEIGHT.by_rule(call).name == name
 
 
+@pytest.mark.parametrize(
+    ("dtype", "channels", "outputs", "size", "on_avx2", "name"),
+    [
+        (torch.float32, 64, 128, 32, False, "product_exchanged_mm"),
+        (torch.float32, 64, 127, 32, False, "product_mm"),
+        (torch.float32, 64, 128, 31, False, "product_mm"),  # too few pixels
+        (torch.float32, 128, 64, 32, False, "product_mm"),
+        (torch.float32, 64, 128, 32, True, "product_mm"),
+        (torch.bfloat16, 64, 128, 32, False, "product_mm"),
+    ],
+)
+def test_products_over_many_pixels_are_exchanged_on_intels_where_channels_grow(
+    dtype, channels, outputs, size, on_avx2, name, monkeypatch
+):
+    x, dy = (
+        torch.empty(4, each, size, size, dtype=dtype).contiguous(memory_format=torch.channels_last)
+        for each in (channels, outputs)
+    )
+    monkeypatch.setattr(processor, "ON_AVX2", on_avx2)
+    monkeypatch.setattr(processor, "FAST_MM", True)
+    call = BackwardWeight(torch.empty(outputs, channels, 1, 1), 0.0, dy, x, GEOMETRIES["pixel"])
+    assert BACKWARD_WEIGHT.by_rule(call).name == name
+
+
 @pytest.mark.skipif(not onednn.AVAILABLE, reason="this PyTorch has no oneDNN operators")
 @pytest.mark.parametrize(
     ("batch", "on_avx2", "otherwise"),

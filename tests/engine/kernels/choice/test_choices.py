@@ -130,7 +130,8 @@ def results(layer, x, dy, passes=2):
 
 @pytest.mark.parametrize(
     "name",
-    ["aten", "aten_converted", "product_mm", "windows_mm", "folded_mm", "row_windows", "across_mm", "positions", "mm"]
+    ["aten", "aten_converted", "product_mm", "product_exchanged_mm", "windows_mm", "folded_mm"]
+    + ["row_windows", "across_mm", "positions", "mm"]
     + [size.name for size in winograd.SIZES]
     + [winograd_tiles.name(size) for size in winograd_tiles.SIZES],
 )
