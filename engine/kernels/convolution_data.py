@@ -5,6 +5,7 @@
 | aten | `convolution_backward` in the format of dy |
 | aten_converted | the same in the other format, with copies of dy and dx |
 | widened | filters that see one channel each, in 16 bits: aten in float32 |
+| phases | the same with a dilation: a filter without one over the pixels of each phase (`phases.py`) |
 | flipped, flipped_converted | stride 1: a forward convolution with filters turned round, by oneDNN |
 | product, product_mm | a filter of one pixel: a product over the pixels, by oneDNN or by PyTorch's `mm` |
 | folded, folded_mm | a product that gives each window's share of dx, then the sum of the shares |
@@ -21,7 +22,7 @@ from typing import NamedTuple
 
 import torch
 
-from mgcaffe.engine.kernels import onednn, pointwise, processor, unfolded, windows, winograd_candidates
+from mgcaffe.engine.kernels import onednn, phases, pointwise, processor, unfolded, windows, winograd_candidates
 from mgcaffe.engine.kernels.aten import convolution_backward
 from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.convolution_forward import RANKS_OF_TORCH, suits_conversion
@@ -57,6 +58,8 @@ def _rule(call: BackwardData) -> str:
     # and 2.3 widened, there.
     if _can_widen(call) and max(call.geometry.stride) > 1:
         return "widened"
+    if _has_phases(call) and phases.suits(call.dy, call.geometry):
+        return phases.PHASES
     return "aten_converted" if suits_conversion(call.dy, call.weight, math.prod(call.shape)) else "aten"
 
 
@@ -75,6 +78,18 @@ def _aten(call: BackwardData, dy: torch.Tensor) -> torch.Tensor:
 def _widened(call: BackwardData) -> torch.Tensor:
     wide = call._replace(dy=widened(call.dy), weight=widened(call.weight))
     return _aten(wide, dense(wide.dy)).to(call.dy.dtype)
+
+
+def _phases(call: BackwardData) -> torch.Tensor:
+    geometry, size = call.geometry, phases.whole(call.size, call.geometry)
+    walk, out = phases.undilated(geometry), geometry.output_size(size)
+    of_phase = tuple(pixels // step for pixels, step in zip(size, geometry.dilation, strict=True))
+    dy = call.dy
+    dx = torch.empty(call.shape, dtype=dy.dtype, device=dy.device, memory_format=torch.channels_last)
+    for some in phases.some_images(call.shape[0], dx[0].numel()):
+        part = BackwardData(phases.split(dy[some], out, geometry), call.weight, of_phase, walk)
+        phases.join(BACKWARD_DATA.by_rule(part).run(part), dx[some], geometry)
+    return dx
 
 
 def _flipped(call: BackwardData, dy: torch.Tensor) -> torch.Tensor:
@@ -140,6 +155,10 @@ def _can_widen(call: BackwardData) -> bool:
     return call.dy.is_cpu and is_narrow(call.dy) and is_depthwise and call.geometry.rank in RANKS_OF_TORCH
 
 
+def _has_phases(call: BackwardData) -> bool:
+    return phases.serves(call.dy, call.shape[1], call.geometry)
+
+
 def _can_flip(call: BackwardData) -> bool:
     geometry = call.geometry
     if geometry.stride != (1, 1) or geometry.groups != 1 or not onednn.serves(call.dy):
@@ -175,6 +194,7 @@ BACKWARD_DATA = Operation(
         Candidate("aten", _runs_in_aten, lambda call: _aten(call, dense(call.dy))),
         Candidate("aten_converted", _can_convert, lambda call: _aten(call, converted(call.dy))),
         Candidate("widened", _can_widen, _widened),
+        Candidate(phases.PHASES, _has_phases, _phases),
         Candidate("flipped", _can_flip, lambda call: _flipped(call, dense(call.dy))),
         Candidate(
             "flipped_converted",
@@ -199,4 +219,5 @@ BACKWARD_DATA = Operation(
     _rule,
     _key,
     ("dy", "", "filters", "input", "", "", "on"),
+    miscomputed=lambda call: onednn.miscomputes(call.dy, call.size, call.geometry),
 )

@@ -215,4 +215,5 @@ FORWARD = Operation(
     _rule,
     _key,
     ("x", "", "filters", "", "bias", "relu", "", "on"),
+    miscomputed=lambda call: onednn.miscomputes(call.x, call.x.shape[2:], call.geometry),
 )

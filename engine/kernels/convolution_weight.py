@@ -12,6 +12,7 @@
 | row_windows | image by image, by `mm` in place: a product for each row of the filter, windows copied along that row |
 | across, across_mm | one product over windows copied across, (C k l, P); good where x has few channels |
 | columns | filters that see one channel each: oneDNN's gradient, by groups of columns (`depthwise.py`) |
+| phases | the same with a dilation: a filter without one over the pixels of each phase (`phases.py`) |
 | positions | a product for each position inside the filter, over any number of axes |
 | winograd_... | filters of 3 or 5 rows with fewer multiplications and more rounding (`winograd_candidates.py`) |
 """
@@ -29,6 +30,7 @@ from mgcaffe.engine.kernels import (
     depthwise,
     linear_ways,
     onednn,
+    phases,
     pointwise,
     processor,
     unfolded,
@@ -40,7 +42,7 @@ from mgcaffe.engine.kernels.choice.operation import Candidate, Key, Operation
 from mgcaffe.engine.kernels.convolution_forward import CACHED, RANKS_OF_TORCH, suits_conversion
 from mgcaffe.engine.kernels.formats import converted, dense, format_of, pixel_rows
 from mgcaffe.engine.kernels.geometry import Geometry
-from mgcaffe.engine.kernels.precision import is_narrow, widened
+from mgcaffe.engine.kernels.precision import is_narrow
 from mgcaffe.engine.kernels.winograd_matrices import Size
 from mgcaffe.engine.kernels.winograd_tiles import Tiles
 from mgcaffe.engine.parameter import Parameter
@@ -92,6 +94,8 @@ def _rule(call: BackwardWeight) -> str:
         return "positions"
     if _has_columns(call) and depthwise.suits(call.dy, x, geometry):
         return depthwise.COLUMNS
+    if _has_phases(call) and phases.suits(call.dy, geometry):
+        return phases.PHASES
     # oneDNN's own gradient cannot use its vectors on one channel, but a copy that leaves the cache costs more. Copy and
     # product took 0.48, 0.73, 0.91, 1.22 and 1.50 of its time in LeNet's first layer with 1, 8, 16, 32 and 64 images on
     # one core of an AMD EPYC with AVX2 (family 25, model 1), and 0.50, 1.19, 1.46, 1.70 and 1.84 on one with AVX-512
@@ -146,8 +150,6 @@ def skips_pixels(x: torch.Tensor, geometry: Geometry) -> bool:
 
 def _aten(call: BackwardWeight, dy: torch.Tensor, x: torch.Tensor) -> None:
     geometry = call.geometry
-    if onednn.miscomputes_filters(x, geometry):
-        dy, x = widened(dy), widened(x)
     if skips_pixels(x, geometry):
         x = pointwise.visited(x, geometry).contiguous(memory_format=format_of(x))
         geometry = replace(geometry, stride=(1, 1))
@@ -238,6 +240,15 @@ def _columns(call: BackwardWeight) -> None:
     depthwise.add_backward_weight(call.total, call.beta, call.dy, call.x, call.geometry, call.bias)
 
 
+def _phases(call: BackwardWeight) -> None:
+    geometry, size = call.geometry, phases.whole(call.x.shape[2:], call.geometry)
+    walk, out = phases.undilated(geometry), geometry.output_size(size)
+    for some in phases.some_images(len(call.x), call.x[0].numel()):
+        dy, x = phases.split(call.dy[some], out, geometry), phases.split(call.x[some], size, geometry)
+        part = call._replace(beta=1.0 if some.start else call.beta, dy=dy, x=x, geometry=walk)
+        BACKWARD_WEIGHT.by_rule(part).run(part)
+
+
 def _positions(call: BackwardWeight) -> None:
     gradient = windows.backward_weight(call.dy, call.x, call.total.shape, call.geometry)
     unfolded.add(call.total, gradient, call.beta)
@@ -292,6 +303,11 @@ def _has_columns(call: BackwardWeight) -> bool:
     return depthwise.serves(call.dy, call.x, call.geometry)
 
 
+def _has_phases(call: BackwardWeight) -> bool:
+    is_last = format_of(call.x) == torch.channels_last and not is_narrow(call.x)
+    return is_last and phases.serves(call.dy, call.x.shape[1], call.geometry)
+
+
 def _has_positions(call: BackwardWeight) -> bool:
     # It adds up in the type of x.
     return call.x.numel() <= unfolded.MAX_COPY and not is_narrow(call.x)
@@ -317,6 +333,7 @@ BACKWARD_WEIGHT = Operation(
         Candidate("across", lambda call: _has_windows_across(call) and onednn.serves(call.x), _across),
         Candidate("across_mm", _has_windows_across, _across_mm),
         Candidate(depthwise.COLUMNS, _has_columns, _columns),
+        Candidate(phases.PHASES, _has_phases, _phases),
         Candidate("positions", _has_positions, _positions),
         *winograd_candidates.candidates(_seen, _winograd),
     ],
@@ -324,4 +341,5 @@ BACKWARD_WEIGHT = Operation(
     _key,
     ("x", "", "dy", "", "", "", "on"),
     accumulates=True,
+    miscomputed=lambda call: onednn.miscomputes_filters(call.x, call.geometry),
 )

@@ -139,8 +139,6 @@ def _seen(x: torch.Tensor, out: Sequence[int], first: int, columns: int, geometr
 def _add(
     total: torch.Tensor, beta: float, dy: torch.Tensor, x: torch.Tensor, geometry: Geometry, bias: Parameter | None
 ) -> None:
-    if onednn.miscomputes_filters(x, geometry):
-        dy, x = widened(dy), widened(x)
     weight = torch.empty(total.shape, dtype=x.dtype)  # lends its shape only
     _, gradient, sums = convolution_backward(dy, x, weight, geometry, [False, True, bias is not None])
     add(total, gradient, beta)

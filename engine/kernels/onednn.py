@@ -6,6 +6,8 @@ the BLAS that PyTorch was built with, which on some processors runs at half of o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from mgcaffe.engine.kernels.geometry import Geometry
@@ -36,14 +38,33 @@ def serves(tensor: torch.Tensor) -> bool:
     return AVAILABLE and tensor.dtype in TYPES and tensor.is_cpu and tensor.numel() > 0
 
 
-def miscomputes_filters(x: torch.Tensor, geometry: Geometry) -> bool:
-    """Return whether the operands have to be widened, since the gradient for filters over x would be wrong.
+def miscomputes(operand: torch.Tensor, size: Sequence[int], geometry: Geometry) -> bool:
+    """Return whether a convolution of 16 bits or one of its gradients would be wrong, so that operands are widened.
 
-    Of an image smaller than the filter or its step, oneDNN 3.12 (of PyTorch 2.13) leaves what sees padding alone
-    unwritten if the step is more than one pixel, and of a volume with any step, or writes beyond its memory.
+    oneDNN 3.12 (of PyTorch 2.13) leaves results unwritten, or reads or writes beyond its memory, for some volumes, for
+    images that are smaller than the filter or its step, and where a step of more than one pixel leaves one column
+    (PyTorch's issue 169688). `tests/soak/convolutions.py` finds such calls.
+
+    Args:
+        operand: x or dy.
+        size: the spatial size of x.
+        geometry: the filters' walk over x.
     """
-    steps = geometry.rank == 3 or max(geometry.stride) > 1
-    return x.is_cpu and is_narrow(x) and steps and not geometry.fits(x.shape[2:])
+    if not (operand.is_cpu and is_narrow(operand)):
+        return False
+    is_column = geometry.stride[-1] > 1 and geometry.output_size(size)[-1] == 1
+    return geometry.rank == 3 or is_column or not geometry.fits(size)
+
+
+def miscomputes_filters(x: torch.Tensor, geometry: Geometry) -> bool:
+    """Return whether the gradient for filters over x would be wrong, as `miscomputes` says.
+
+    So it is for most filters that see one channel each with a dilation, over results of more than 28 columns.
+    """
+    if miscomputes(x, x.shape[2:], geometry):
+        return True
+    is_dilated = x.is_cpu and is_narrow(x) and max(geometry.dilation) > 1
+    return is_dilated and geometry.groups == x.shape[1]
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:

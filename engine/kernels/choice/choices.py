@@ -71,11 +71,12 @@ RULES = Choices()
 def compute(choices: Choices, operation: Operation, call: Any) -> Any:
     """Compute an operation that gives a new tensor, in the type of the call's first one.
 
-    Operands of 16 bits that the processor has no fast instructions for are widened to float32; the result is rounded.
+    Operands of 16 bits that the processor has no fast instructions for, or whose result would be wrong, are widened to
+    float32; the result is rounded.
     """
-    if not needs_float32(call[0]):
-        return choices.run(operation, call)
-    return choices.run(operation, _in_float32(call)).to(call[0].dtype)
+    if needs_float32(call[0]) or operation.miscomputed(call):
+        return choices.run(operation, _in_float32(call)).to(call[0].dtype)
+    return choices.run(operation, call)
 
 
 def add_rounded(choices: Choices, operation: Operation, call: Any, dtype: torch.dtype) -> None:
@@ -87,7 +88,7 @@ def add_rounded(choices: Choices, operation: Operation, call: Any, dtype: torch.
         choices.run(operation, call)
         return
     rounded = call._replace(total=torch.empty_like(call.total, dtype=dtype), beta=0.0)
-    if needs_float32(rounded.total):
+    if needs_float32(rounded.total) or operation.miscomputed(rounded):
         rounded = _in_float32(rounded)
     choices.run(operation, rounded)
     result = rounded.total.to(dtype)

@@ -39,6 +39,7 @@ class Operation:
         labels: what records call each part of the key; empty for what speaks for itself.
         accumulates: calls have a tensor `total` and a number `beta`, and running them sets total to
             beta total + result instead of returning the result.
+        miscomputed: whether a call whose operands have 16 bits would be computed wrong, so that they are widened.
     """
 
     def __init__(
@@ -50,10 +51,11 @@ class Operation:
         labels: Sequence[str],
         *,
         accumulates: bool = False,
+        miscomputed: Callable[[Any], bool] = lambda call: False,
     ) -> None:
         self.name = name
         self.candidates = {candidate.name: candidate for candidate in candidates}
-        self.key, self.accumulates = key, accumulates
+        self.key, self.accumulates, self.miscomputed = key, accumulates, miscomputed
         self._rule, self._labels = rule, labels
 
     def by_rule(self, call: Any) -> Candidate:

@@ -44,6 +44,13 @@ LAYERS = {
     "depthwise steps": (
         "DepthwiseConvolution", f"convolution_param {{ kernel_size: 5 stride: 2 pad: 2 {FILLER} }}", (2, 16, 7, 7),
     ),
+    "dilated depthwise": (
+        "DepthwiseConvolution", f"convolution_param {{ kernel_size: 3 dilation: 2 pad: 2 {FILLER} }}", (1, 8, 5, 33),
+    ),
+    "one column": (
+        "Convolution", f"convolution_param {{ num_output: 12 group: 4 kernel_size: 2 stride: 2 {FILLER} }}",
+        (1, 12, 56, 3),
+    ),
     "line": ("Convolution", f"convolution_param {{ num_output: 4 kernel_size: 3 {FILLER} }}", (2, 8, 20)),
     "point": ("Convolution", f"convolution_param {{ num_output: 4 {FILLER} }}", (40, 64)),
     "volume": ("Convolution", f"convolution_param {{ num_output: 4 kernel_size: 2 {FILLER} }}", (2, 4, 5, 5, 5)),
@@ -52,6 +59,10 @@ LAYERS = {
     ),
     "flat volume": (
         "Convolution", f"convolution_param {{ num_output: 16 kernel_size: 2 pad: 1 {FILLER} }}", (2, 16, 1, 3, 3),
+    ),
+    "grouped volume": (
+        "Convolution", f"convolution_param {{ num_output: 16 group: 8 kernel_size: 3 pad: 1 {FILLER} }}",
+        (2, 8, 1, 4, 14),
     ),
     "deconvolution": (
         "Deconvolution", f"convolution_param {{ num_output: 6 kernel_size: 4 stride: 2 {FILLER} }}", (2, 8, 6, 6),

@@ -35,6 +35,11 @@ CASES = {
     "stride": ("Convolution", "convolution", "num_output: 4 kernel_size: 2 kernel_size: 3 stride: 2 pad: 0 pad: 1"),
     "dilation": ("Convolution", "convolution", "num_output: 3 kernel_size: 2 dilation: 2 pad: 1 bias_term: false"),
     "depthwise": ("Convolution", "convolution", "num_output: 2 kernel_size: 4 kernel_size: 5 pad: 2 group: 2"),
+    "phases": (
+        "Convolution",
+        "convolution",
+        "num_output: 2 group: 2 kernel_size: 3 pad: 2 dilation: 2 dilation: 1",
+    ),
     "pixel": ("Convolution", "convolution", "num_output: 3 kernel_size: 1"),
     "pixel_stride": ("Convolution", "convolution", "num_output: 3 kernel_size: 1 stride: 2"),
     "pixel_pad": ("Convolution", "convolution", "num_output: 3 kernel_size: 1 pad: 1"),
