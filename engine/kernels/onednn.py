@@ -42,8 +42,9 @@ def miscomputes(operand: torch.Tensor, size: Sequence[int], geometry: Geometry) 
     """Return whether a convolution of 16 bits or one of its gradients would be wrong, so that operands are widened.
 
     oneDNN 3.12 (of PyTorch 2.13) leaves results unwritten, or reads or writes beyond its memory, for some volumes, for
-    images that are smaller than the filter or its step, and where a step of more than one pixel leaves one column
-    (PyTorch's issue 169688). `tests/soak/convolutions.py` finds such calls.
+    images that are smaller than the filter or its step, where that or the dilation is more than one pixel, and where a
+    step of more than one pixel leaves one column (PyTorch's issue 169688). `tests/soak/convolutions.py` finds such
+    calls.
 
     Args:
         operand: x or dy.
@@ -53,18 +54,18 @@ def miscomputes(operand: torch.Tensor, size: Sequence[int], geometry: Geometry) 
     if not (operand.is_cpu and is_narrow(operand)):
         return False
     is_column = geometry.stride[-1] > 1 and geometry.output_size(size)[-1] == 1
-    return geometry.rank == 3 or is_column or not geometry.fits(size)
+    is_plain = max(*geometry.stride, *geometry.dilation) == 1
+    return geometry.rank == 3 or is_column or not (is_plain or geometry.fits(size))
 
 
 def miscomputes_filters(x: torch.Tensor, geometry: Geometry) -> bool:
     """Return whether the gradient for filters over x would be wrong, as `miscomputes` says.
 
-    So it is for most filters that see one channel each with a dilation, over results of more than 28 columns.
+    So it is also for filters that see one channel each with a dilation, where their results have more than 28 columns.
     """
     if miscomputes(x, x.shape[2:], geometry):
         return True
-    is_dilated = x.is_cpu and is_narrow(x) and max(geometry.dilation) > 1
-    return is_dilated and geometry.groups == x.shape[1]
+    return x.is_cpu and is_narrow(x) and max(geometry.dilation) > 1 and geometry.groups == x.shape[1]
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:

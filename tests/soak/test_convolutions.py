@@ -1,0 +1,13 @@
+"""A seeded tenth of the convolutions; `python -m tests.soak convolutions` computes all."""
+
+import pytest
+
+from tests.soak import convolutions
+
+pytestmark = pytest.mark.slow
+
+
+def test_random_convolutions_by_every_candidate_are_those_in_float64():
+    (row,) = convolutions.run(full=False)
+    assert row.cases == convolutions.CASES // 10
+    assert not row.failures
