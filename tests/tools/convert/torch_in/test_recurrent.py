@@ -271,6 +271,11 @@ def test_states_may_be_inputs_and_outputs(fields):
     assert len(model.outputs) == 3
 
 
+def test_the_values_of_one_step_and_its_state_are_two_outputs():
+    model = converted(States(), {"x": (1, 3, 5), "h": (1, 3, 6), "c": (1, 3, 6)})
+    assert len(set(model.outputs)) == 3
+
+
 class Reversed(nn.Module):
     def __init__(self, *axes: int) -> None:
         super().__init__()
