@@ -138,6 +138,17 @@ class AfterOne(nn.Module):
         return self.scores(self.one(self.first(one))[0][-1] + self.two(two)[0][-1])
 
 
+class CellAfterOne(nn.Module):
+    """A cell whose input is computed by a layer that learns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.cell, self.scores = nn.Linear(5, 5), nn.LSTMCell(5, 6), nn.Linear(6, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.scores(self.cell(self.first(x))[0])
+
+
 _GIVEN = ["Reduction", "Power", "Slice", "Power", "Reshape", "Tile"]
 _BACK = ["Permute", "InnerProduct", "Permute"]
 _BOTH = [*_GIVEN, "LSTM", *_BACK, "LSTM", *_BACK, "Concat"]
@@ -179,6 +190,7 @@ MODULES = {
     "RNN cell": (OtherSteps("RNNCell"), (3, 4, 5), None),
     "RNN cell of ReLU, no biases": (OtherSteps("RNNCell", nonlinearity="relu", bias=False), (3, 4, 5), None),
     "a sequence after one that learns": (AfterOne(), {"one": STEPS, "two": STEPS}, None),
+    "a cell after a layer that learns": (CellAfterOne(), (3, 5), None),
     "used twice": (Twice(), {"one": STEPS, "two": (4, 3, 5), "h": (1, 3, 6), "c": (1, 3, 6)}, None),
 }  # fmt: skip
 
