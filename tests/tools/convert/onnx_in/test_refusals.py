@@ -54,6 +54,9 @@ REFUSED = {
                            "zeros are put around an image whose values may be smaller"),
     "pad before maximum of a slope": (13, "a = LeakyRelu(x) b = Pad(a, p) y = MaxPool<kernel_shape=[2,2]>(b)",
                                       {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, "zeros are put around an image whose values"),
+    "pad behind windows rounded up": (
+        13, "a = Relu(x) b = Pad(a, p) y = MaxPool<kernel_shape=[2,2], strides=[2,2], ceil_mode=1>(b)",
+        {"p": [0, 0, 0, 0, 0, 0, 1, 1]}, "a window lies outside of the image"),
     "pad with ones": (13, "a = Pad(x, p, v) y = Conv(a, w)", {"w": W, "p": [0, 0, 1, 1, 0, 0, 1, 1], "v": 1.0},
                       "something other than zeros"),
     "reflecting": (13, 'a = Pad<mode="reflect">(x, p) y = Conv(a, w)', {"w": W, "p": [0, 0, 1, 1, 0, 0, 1, 1]},
