@@ -45,6 +45,13 @@ class RepeatedParameter(nn.Module):
         return torch.cat([x, self.weight.expand_as(x)], 1)
 
 
+class RepeatedBesideNumbers(RepeatedParameter):
+    """The same where the first input is one number an item."""
+
+    def forward(self, factors: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * factors.view(-1, 1, 1, 1)
+
+
 def _written_mask(x: torch.Tensor) -> torch.Tensor:
     """A constant that is made part by part."""
     mask = x.new_zeros(6, 6)
@@ -303,6 +310,9 @@ IDIOMS = {
     "nothing_is_masked": (Function(lambda x: x.masked_fill(torch.zeros(6, 6) == 1, 2.0).tanh()), SHAPE, ["TanH"]),
     "a_parameter_for_each_item": (RepeatedParameter(), SHAPE, ["Reduction", "Power", "Reshape", "Tile", "Tile", "Tile",
                                                                "Bias", "Concat"]),
+    "a_parameter_for_each_item_beside_numbers": (
+        RepeatedBesideNumbers(), {"factors": (3,), "x": SHAPE},
+        ["Power", "Reshape", "Tile", "Tile", "Tile", "Bias", "Concat", "Reshape", "Reshape", "Scale"]),
     "slice_with_a_step": (Function(lambda x: x[:, 1::2, ::3]), SHAPE,
                           ["Permute", "InnerProduct", "Permute", "Permute", "InnerProduct", "Permute"]),
     "index": (Function(lambda x: x[:, torch.tensor([[3, 0], [-1, 3]])]), SHAPE,
