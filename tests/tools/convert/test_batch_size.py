@@ -117,6 +117,10 @@ class Sums2(nn.Module):
     def forward(self, x):
         return x.reshape(2, 24, 8) + torch.arange(8)
 
+class SqueezedAll(nn.Module):
+    def forward(self, x):
+        return x.mean(1, keepdim=True).squeeze()
+
 class Turned(nn.Module):
     def forward(self, x):
         y = x.mean((1, 2, 3)).unsqueeze(0)
@@ -189,6 +193,7 @@ def test_a_program_holds_for_its_own_size_as_a_note_says(folder):
         ("Second", 2, "select"),
         ("Values", 3, "add"),
         ("Squeezed", 1, "squeeze"),
+        ("SqueezedAll", 1, "squeeze"),
         ("Turned", 1, "mean"),
         ("Longer", 2, "exp"),
         ("Rows1", 1, "reshape"),
