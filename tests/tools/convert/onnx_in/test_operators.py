@@ -184,6 +184,10 @@ CASES = {
     "reductions of channels": (18, "a = ReduceMean(x, k) y = ReduceL2<keepdims=0>(a, r)", {"k": [1], "r": [1, 2]},
                                SHAPE, "Permute Reduction Reshape Permute Reduction Power"),
     "no reduction": (18, "a = ReduceMean<noop_with_empty_axes=1>(x) y = Relu(a)", {}, SHAPE, "ReLU"),
+    "no reduction of absolutes and squares": (
+        18, "a = ReduceL1<noop_with_empty_axes=1>(x) b = ReduceL2<noop_with_empty_axes=1>(x)"
+        "c = ReduceSumSquare<noop_with_empty_axes=1>(x) d = ReduceMin<noop_with_empty_axes=1>(x) y = Sum(a, b, c, d)",
+        {}, SHAPE, "AbsVal Power Power Power Eltwise"),
     "arg max": (13, "a = Relu(x) y = ArgMax<axis=1, select_last_index=1, keepdims=0>(a)", {}, SHAPE,
                 "ReLU ArgMax Reshape"),
     "max pool": (9, "y = MaxPool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]>(x)", {}, ODD, "Pooling"),
