@@ -260,6 +260,7 @@ def test_a_mask_does_not_learn_and_its_scale_is_a_power():
 
 REFUSED = {
     "dropout": (_masked(dropout_p=0.5), "it drops values at random in evaluation too"),
+    "a mask of all keys": (_masked(_FLAGS & (torch.arange(6)[:, None] != 2)), "its mask hides all keys from a row"),
     "shared keys": (
         lambda x: F.scaled_dot_product_attention(
             x.view(3, 6, 2, 4).transpose(1, 2), *[x[:, :, :4].unsqueeze(1)] * 2, enable_gqa=True
