@@ -77,6 +77,8 @@ IDIOMS = {
     "conv3d": (nn.Conv3d(2, 3, (1, 2, 3)), (2, 2, 4, 4, 4), ["Convolution"]),
     "conv_transpose": (nn.ConvTranspose2d(4, 6, 3, 2, padding=1, groups=2), SHAPE, ["Deconvolution"]),
     "pad_before_conv": (nn.Sequential(nn.ZeroPad2d((2, 2, 1, 1)), nn.Conv2d(4, 4, 3)), SHAPE, ["Convolution"]),
+    "pad_of_columns_before_conv": (
+        nn.Sequential(nn.ConstantPad1d((2, 2), 0), nn.Conv2d(4, 4, 3)), SHAPE, ["Convolution"]),
     "pad_before_padded_conv": (
         nn.Sequential(nn.ZeroPad2d(1), nn.Conv2d(4, 4, 3, padding=1)), SHAPE, ["Convolution"]),
     "pad_before_average": (nn.Sequential(nn.ZeroPad2d(1), nn.AvgPool2d(3, 1)), SHAPE, ["Pooling"]),
