@@ -103,13 +103,10 @@ def with_windows(op: Operation, firsts: Sequence[int], counts: Sequence[int], ma
     """
     wanted = op.shape
     y = make((*wanted[:2], *counts))
-    for place, (first, count) in enumerate(zip(firsts, counts, strict=True)):
-        axis = 2 + place
+    for axis, (first, count) in enumerate(zip(firsts, counts, strict=True), start=2):
         sizes = (first, wanted[axis], count - first - wanted[axis])
-        if count != wanted[axis]:
-            op.shape = y.shape
-            parts = cut(op, y, axis, [size for size in sizes if size])
-            y = parts[1 if first else 0]
+        parts = cut(op, y, axis, [size for size in sizes if size])
+        y = parts[1 if first else 0]
     op.shape = wanted
     return y
 
