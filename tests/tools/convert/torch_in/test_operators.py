@@ -36,6 +36,17 @@ class Turned(nn.Module):
         return x + self.shift.permute(1, 2, 0)
 
 
+class RowOfParameter(nn.Module):
+    """Some rows of what is computed of a parameter, which has no items."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3, 6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight.tanh()[1]
+
+
 class RepeatedParameter(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -102,6 +113,7 @@ IDIOMS = {
     "batch_norm_plain": (nn.BatchNorm2d(4, affine=False), SHAPE, ["BatchNorm"]),
     "batch_norm_of_batch": (nn.BatchNorm2d(4, track_running_stats=False), SHAPE, ["BatchNorm", "Scale"]),
     "layer_norm": (nn.LayerNorm((6, 6), eps=0.01), SHAPE, ["LayerNorm"]),
+    "layer_norm_of_two_axes": (nn.LayerNorm((4, 5)), (3, 4, 5), ["LayerNorm"]),
     "layer_norm_plain": (nn.LayerNorm(6, elementwise_affine=False), SHAPE, ["LayerNorm"]),
     "layer_norm_without_bias": (nn.LayerNorm(6, bias=False), SHAPE, ["LayerNorm"]),
     "batch_norm_bias_alone": (
@@ -307,6 +319,8 @@ IDIOMS = {
                             ["Slice", "Slice", "Tile", "Tile", "Bias", "Silence"]),
     "factors_in_the_middle": (Factors(), SHAPE, ["Parameter", "Tile", "Scale", "Parameter", "Tile", "Bias"]),
     "flattened_batch": (Function(lambda x: x.flatten(0, 1)), SHAPE, ["Flatten"]),
+    "a_row_of_a_parameter": (
+        RowOfParameter(), SHAPE, ["Parameter", "TanH", "Slice", "Reshape", "Scale", "Silence"]),
     "a_parameter_that_is_permuted": (Turned(), SHAPE, ["Parameter", "Permute", "Bias"]),
     "divided_by_a_root": (Function(lambda x: x / 12**0.5), SHAPE, ["Power"]),
     "nothing_is_masked": (Function(lambda x: x.masked_fill(torch.zeros(6, 6) == 1, 2.0).tanh()), SHAPE, ["TanH"]),
@@ -331,6 +345,7 @@ IDIOMS = {
               "Power", "Flatten", "Bias"]),
     "norm_of_absolutes": (Function(lambda x: torch.linalg.vector_norm(x, 1, (1, 2))), SHAPE, ["Permute", "Reduction"]),
     "a_mask_that_is_written": (Function(lambda x: x + _written_mask(x)), SHAPE, ["Bias"]),
+    "narrow_of_nothing": (Function(lambda x: x.narrow(0, 0, 3).tanh()), SHAPE, ["TanH"]),
     "narrow": (Function(lambda x: x.narrow(1, -2, 2)), SHAPE, ["Slice", "Silence"]),
     "overlapping_slices": (Function(lambda x: x[:, :3] * x[:, 1:]), SHAPE, ["Slice", "Slice", "Eltwise", "Silence"]),
     "channel_shuffle": (
