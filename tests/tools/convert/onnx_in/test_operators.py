@@ -128,6 +128,7 @@ CASES = {
         "Reshape LayerNorm Reshape Scale Concat Reshape LayerNorm Reshape Scale"),
     "lrn": (9, "y = LRN <size=3, alpha=0.5, beta=0.6, bias=2.0>(x)", {}, SHAPE, "LRN"),
     "lrn of one channel": (9, "y = LRN <size=1, alpha=0.5>(x)", {}, SHAPE, "LRN"),
+    "lrn of all channels": (9, "y = LRN <size=9, alpha=0.5>(x)", {}, SHAPE, "LRN"),
     "lrn of PyTorch": (
         20, "s = Mul(x, x) a = Reshape(s, apart) p = Pad<mode=\"constant\">(a, pads)"
         "m = AveragePool<kernel_shape=[3,1,1], count_include_pad=1, pads=[0,0,0,0,0,0], strides=[1,1,1]>(p)"

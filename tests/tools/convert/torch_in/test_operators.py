@@ -427,11 +427,11 @@ class AveragesRead(nn.Module):
         self.bn = nn.BatchNorm1d(4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.bn(x) + self.bn.running_mean
+        return (self.bn(x) + self.bn.running_mean) * self.bn.running_var
 
 
 def test_averages_that_are_read_as_well_are_not_shared_with_the_sums():
-    assert types_of(converted(AveragesRead(), (3, 4))) == ["BatchNorm", "Scale", "Bias"]
+    assert types_of(converted(AveragesRead(), (3, 4))) == ["BatchNorm", "Scale", "Bias", "Scale"]
 
 
 def test_buffers_are_frozen():
