@@ -327,6 +327,8 @@ CASES = {
                       {"s": [3, 4, 1, 9]}, SHAPE, _RESAMPLED),
     "resize cubic, other weights": (13, 'y = Resize<mode="cubic", cubic_coeff_a=-0.5, exclude_outside=1>(x, , , s)',
                                     {"s": [3, 4, 9, 5]}, SHAPE, _RESAMPLED),
+    "resize by a factor that leaves a size": (
+        13, 'y = Resize<mode="linear">(x, , s)', {"s": np.array([1, 1, 1.1, 2], np.float32)}, SHAPE, _RESAMPLED),
     "resize rows": (13, 'y = Resize<mode="linear">(x, , , s)', {"s": [2, 4, 7]}, (2, 4, 9), "InnerProduct"),
     "resize 3d": (13, 'y = Resize<mode="linear">(x, , , s)', {"s": [2, 2, 5, 6, 3]}, (2, 2, 3, 4, 5),
                   "InnerProduct Permute InnerProduct Permute Permute InnerProduct Permute"),

@@ -49,6 +49,7 @@ REFUSED = {
                                   {"w": (1, 1, 1, 6), "s": [3, 4, 1, 6]}, "it repeats a weight of shape"),
     "constants of items": (13, "y = Concat<axis=1>(w, x)", {"w": (3, 1, 6, 6)}, "it joins a batch and a constant"),
     "computed weight": (13, "a = Relu(x) y = Conv(x, a)", {}, "its weight is computed in the net"),
+    "neighbours of no image": (13, "a = Flatten(x) y = LRN<size=3>(a)", {}, r"shape \(3, 144\); LRN takes"),
     "pad output": (13, "y = Pad(x, p)", {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, "output 'y' is not computed"),
     "pad of items": (13, "a = Pad(x, p) y = Conv(a, w)", {"w": W, "p": [1, 0, 0, 0, 0, 0, 0, 0]},
                      "it pads the batch axis"),

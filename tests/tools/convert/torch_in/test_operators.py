@@ -116,6 +116,10 @@ IDIOMS = {
     "layer_norm_of_two_axes": (nn.LayerNorm((4, 5)), (3, 4, 5), ["LayerNorm"]),
     "layer_norm_plain": (nn.LayerNorm(6, elementwise_affine=False), SHAPE, ["LayerNorm"]),
     "layer_norm_without_bias": (nn.LayerNorm(6, bias=False), SHAPE, ["LayerNorm"]),
+    "batch_norm_weight_alone": (
+        Function(lambda x: F.batch_norm(x, torch.zeros(4), torch.ones(4), torch.arange(4.0))), SHAPE,
+        ["BatchNorm", "Scale"]),
+    "batch_norm_whose_averages_stay": (nn.BatchNorm2d(4, momentum=0.0), SHAPE, ["BatchNorm", "Scale"]),
     "batch_norm_bias_alone": (
         Function(lambda x: F.batch_norm(x, torch.zeros(4), torch.ones(4), None, torch.arange(4.0))), SHAPE,
         ["BatchNorm", "Bias"]),
