@@ -44,10 +44,8 @@ class Axis:
 
     @property
     def count(self) -> int:
-        """How many windows there are; one that would start behind the image is left out, as in PyTorch."""
+        """How many windows there are, less than 1 where none fits; one that starts behind the image is left out."""
         span = self.size + self.begin + self.end - self.extent
-        if span < 0:
-            return 0
         count = (-(-span // self.stride) if self.ceil else span // self.stride) + 1
         return count - (self.ceil and (count - 1) * self.stride >= self.size + self.begin + self.behind)
 

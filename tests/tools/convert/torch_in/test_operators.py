@@ -206,6 +206,8 @@ IDIOMS = {
                        ["Power", "Reshape", "Pooling", "Power", "Reshape"]),
     "max_pool": (nn.MaxPool2d(3, 2, padding=1), (2, 3, 7, 8), ["Pooling"]),
     "max_pool_ceil": (nn.MaxPool2d(3, 2, ceil_mode=True), (2, 3, 8, 7), ["Pooling"]),
+    "max_pool_ceil_larger_than_the_image": (nn.MaxPool2d((7, 2), 2, ceil_mode=True), SHAPE, ["Pooling"]),
+    "avg_pool_ceil_larger_than_the_image": (nn.AvgPool2d(9, 2, padding=1, ceil_mode=True), SHAPE, ["Pooling"]),
     "max_pool_ceil_beyond": (nn.MaxPool2d(1, 3, ceil_mode=True), (2, 3, 5, 5), ["Pooling"]),
     "max_pool_odd": (nn.MaxPool2d(2), (2, 3, 7, 7), ["Pooling"]),
     "avg_pool": (nn.AvgPool2d((2, 3), (1, 2), padding=(0, 1)), (2, 3, 7, 8), ["Pooling"]),
