@@ -41,6 +41,8 @@ CASES = {
                  "Convolution"),
     "pad conv, old": (9, "z = Pad<pads=[0,0,0,1,0,0,1,2]>(x) y = Conv <pads=[1,0,1,0]>(z, w)", {"w": W}, SHAPE,
                       "Convolution Slice Slice Silence"),
+    "pad conv same": (13, 'z = Pad(x, p) y = Conv <auto_pad="SAME_UPPER", strides=[2,2]>(z, w)',
+                      {"w": W, "p": [0, 0, 2, 0, 0, 0, 0, 1]}, SHAPE, "Convolution Slice Silence"),
     "pad axes": (18, "z = Pad(x, p, , a) y = Conv(z, w)", {"w": W, "p": [1, 1], "a": [-1]}, SHAPE, "Convolution"),
     "pads pool": (13, "r = Relu(x) z = Pad(r, p) y = MaxPool <kernel_shape=[3,3], strides=[2,2]>(z)",
                   {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, ODD, "ReLU Pooling"),
@@ -77,6 +79,11 @@ CASES = {
     "attention": (23, "y = Attention(x, x, x)", {}, SHAPE, "Power MatMul Softmax MatMul"),
     "attention fields": (23, "y = Attention<is_causal=1, scale=0.3>(x, x, x)", {}, SHAPE,
                          "Power MatMul Bias Softmax MatMul"),
+    "attention to more keys": (23, "k = Concat<axis=2>(x, x) y = Attention<is_causal=1>(x, k, k)", {}, SHAPE,
+                               "Concat Power MatMul Bias Softmax MatMul"),
+    "attention of rows with one head": (
+        23, "y = Attention<q_num_heads=1, kv_num_heads=1>(x, x, x)", {}, (3, 6, 8),
+        "Reshape Permute Reshape Permute Reshape Permute Power MatMul Softmax MatMul Permute Reshape"),
     "attention of rows": (23, "y = Attention<q_num_heads=2, kv_num_heads=2>(x, x, x, m)", {"m": (6, 6)}, (3, 6, 8),
                           "Reshape Permute Reshape Permute Reshape Permute Power MatMul Bias Softmax MatMul Permute"
                           " Reshape"),
