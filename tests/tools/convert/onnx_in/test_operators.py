@@ -41,7 +41,7 @@ CASES = {
                  "Convolution"),
     "pad conv, old": (9, "z = Pad<pads=[0,0,0,1,0,0,1,2]>(x) y = Conv <pads=[1,0,1,0]>(z, w)", {"w": W}, SHAPE,
                       "Convolution Slice Slice Silence"),
-    "pad conv same": (13, 'z = Pad(x, p) y = Conv <auto_pad="SAME_UPPER", strides=[2,2]>(z, w)',
+    "pad conv same": (13, 'z = Pad(x, p) y = Conv <auto_pad="SAME_UPPER", strides=[3,3]>(z, w)',
                       {"w": W, "p": [0, 0, 2, 0, 0, 0, 0, 1]}, SHAPE, "Convolution Slice Silence"),
     "pad axes": (18, "z = Pad(x, p, , a) y = Conv(z, w)", {"w": W, "p": [1, 1], "a": [-1]}, SHAPE, "Convolution"),
     "pads pool": (13, "r = Relu(x) z = Pad(r, p) y = MaxPool <kernel_shape=[3,3], strides=[2,2]>(z)",
@@ -182,6 +182,11 @@ CASES = {
     "several": (13, "a = Relu(x) b = Tanh(x) c = Mean(x, a, b) d = Max(x, a, b) e = Min(x, a) f = Max(x, n)"
                 "g = Min(x, n) h = Sum(x, t) i = Mean(t, x) y = Sum(c, d, e, f, g, h, i)", {"n": 0.5, "t": (4, 1, 1)},
                 SHAPE, "ReLU TanH Eltwise Eltwise Power Power Eltwise Power Clip Clip Bias Bias Power Eltwise"),
+    "channels in another order, in rows": (
+        13, "a = Reshape(x, s) t = Transpose<perm=[0,2,1,3,4]>(a) y = Reshape(t, r)",
+        {"s": [3, 2, 2, 6, 6], "r": [3, 4, 36]}, SHAPE, "Reshape Permute Reshape"),
+    "sums of other shapes": (13, "a = GlobalAveragePool(x) b = Sum(x, a, x) y = Mean(a, b)", {}, SHAPE,
+                             "Pooling Flatten Bias Eltwise Flatten Bias Power"),
     "reductions, old": (13, "a = ReduceMean<axes=[2,3]>(x) b = ReduceSum(x, k) c = ReduceL1<axes=[3,2]>(x)"
                         "d = ReduceSumSquare<axes=[-1,-2]>(x) e = ReduceL2<axes=[2,3]>(x) f = ReduceMax<axes=[2,3]>(x)"
                         "y = Sum(a, b, c, d, e, f)", {"k": [2, 3]}, SHAPE,

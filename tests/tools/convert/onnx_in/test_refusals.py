@@ -35,6 +35,7 @@ REFUSED = {
                            "its mask hides all keys from a row"),
     "keys of before": (23, "y = Attention(x, x, x, , x, x)", {}, "it goes on from keys and values of a call before"),
     "keys that are counted": (24, "y = Attention(x, x, x, , , , n)", {"n": [6, 5, 4]}, "or counts them"),
+    "no items": (14, "y = Reshape<allowzero=1>(x, s)", {"s": [0, 4, 36]}, r"has shape \(0, 4, 36\), which no blob can"),
     "keys that are read": (23, "a, k, v = Attention(x, x, x) y = Add(a, k)", {}, "it gives keys, values or products"),
     "a causal mask": (23, "y = Attention<is_causal=1>(x, x, x, x)", {}, "it is causal and has a mask as well"),
     "heads": (23, "r = Reshape(x, s) y = Attention<q_num_heads=5, kv_num_heads=5>(r, r, r)", {"s": [3, 4, 36]},
