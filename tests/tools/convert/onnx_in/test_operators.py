@@ -64,11 +64,13 @@ CASES = {
     "gemm": (9, "y = Gemm(x, w, b)", {"w": (6, 5), "b": (5,)}, (3, 6), "InnerProduct"),
     "gemm fields": (13, "y = Gemm <transB=1, alpha=0.5, beta=2.0>(x, w, b)", {"w": (5, 6), "b": 0.5}, (3, 6),
                     "InnerProduct"),
+    "gemm without bias": (13, "y = Gemm <beta=2.0>(x, w)", {"w": (6, 5)}, (3, 6), "InnerProduct"),
     "gemm row": (11, "y = Gemm(x, w, b)", {"w": (6, 5), "b": (1, 5)}, (3, 6), "InnerProduct"),
     "gemm computed": (11, "z = Gemm(x, w) y = Gemm <beta=3.0>(x, w, z)", {"w": (6, 5)}, (3, 6),
                       "InnerProduct InnerProduct Eltwise"),
     "matmul": (9, "y = MatMul(x, w)", {"w": (6, 5)}, (3, 2, 6), "InnerProduct"),
     "matmul bias": (9, "z = MatMul(x, w) y = Add(b, z)", {"w": (6, 5), "b": (5,)}, (3, 6), "InnerProduct"),
+    "matmul and bias": (9, "z = MatMul(x, w) y = Add(z, b)", {"w": (6, 5), "b": (5,)}, (3, 6), "InnerProduct"),
     "matmul read twice": (9, "z = MatMul(x, w) a = Add(b, z) y = Mul(a, z)", {"w": (6, 5), "b": (5,)}, (3, 6),
                           "InnerProduct Bias Eltwise"),
     "prelu": (9, "y = PRelu(x, s)", {"s": (4, 1, 1)}, SHAPE, "PReLU"),
@@ -425,3 +427,9 @@ def test_a_single_number_of_16_bits_is_read(tmp_path):
     message = model("f = Cast<to=1>(s) y = Mul(x, f)")
     message.graph.initializer.append(onnx.helper.make_tensor("s", onnx.TensorProto.BFLOAT16, [], [1.5]))
     assert types_of(converted(message, tmp_path)) == ["Power"]
+
+
+def test_factors_of_a_gemm_are_trained_as_part_of_its_parameters(tmp_path):
+    body = "y = Gemm <alpha=0.5, beta=2.0>(x, w, b)"
+    (layer,) = converted(model(body, {"w": (6, 5), "b": (5,)}, shape=(3, 6)), tmp_path).build().layers[-1:]
+    assert [each.lr_mult for each in layer.parameters] == [1, 1]
