@@ -343,6 +343,9 @@ CASES = {
                                     {"s": [3, 4, 9, 5]}, SHAPE, _RESAMPLED),
     "resize by a factor that leaves a size": (
         13, 'y = Resize<mode="linear">(x, , s)', {"s": np.array([1, 1, 1.1, 2], np.float32)}, SHAPE, _RESAMPLED),
+    "resize rows between corners": (
+        13, 'y = Resize<mode="linear", coordinate_transformation_mode="align_corners">(x, , , s)', {"s": [2, 4, 7]},
+        (2, 4, 9), "InnerProduct"),
     "resize rows": (13, 'y = Resize<mode="linear">(x, , , s)', {"s": [2, 4, 7]}, (2, 4, 9), "InnerProduct"),
     "resize 3d": (13, 'y = Resize<mode="linear">(x, , , s)', {"s": [2, 2, 5, 6, 3]}, (2, 2, 3, 4, 5),
                   "InnerProduct Permute InnerProduct Permute Permute InnerProduct Permute"),
