@@ -432,6 +432,35 @@ def test_a_single_number_of_16_bits_is_read(tmp_path):
     assert types_of(converted(message, tmp_path)) == ["Power"]
 
 
+_GELU = (
+    "p = Pow(x, exponent) c = Mul(p, cubic) s = Add(x, c) t = Mul(s, root) h = Tanh(t) g = Add(h, one) m = Mul(x, g)"
+    "y = Mul(m, half)"
+)
+_NUMBERS = {"exponent": 3.0, "cubic": 0.044715, "root": (2 / np.pi) ** 0.5, "one": 1.0, "half": 0.5}
+_DIVIDED = "d = Sub(x, m) q = Mul(d, d) v = ReduceMean<axes=[-1]>(q) e = Add(v, eps) r = Sqrt(e) y = Div(d, r)"
+ALMOST = {
+    **{
+        f"a GELU with another {name}": (_GELU, {**_NUMBERS, name: other}, "GELU")
+        for name, other in (("exponent", 2.0), ("cubic", 0.05), ("root", 0.7), ("one", 2.0), ("half", 0.25))
+    },
+    "a HardSwish with another middle": (
+        "h = HardSigmoid<alpha=0.16666667, beta=0.4>(x) y = Mul(x, h)", {}, "HardSwish"),
+    "a LayerNorm with the mean of more": (f"m = ReduceMean<axes=[-2,-1]>(x) {_DIVIDED}", {"eps": 1e-3}, "LayerNorm"),
+    "a LayerNorm with the mean of others": (
+        f"a = Relu(x) m = ReduceMean<axes=[-1]>(a) {_DIVIDED}", {"eps": 1e-3}, "LayerNorm"),
+}  # fmt: skip
+
+
+def test_a_gelu_that_is_written_out_is_one_layer(tmp_path):
+    assert types_of(converted(model(_GELU, _NUMBERS), tmp_path)) == ["GELU"]
+
+
+@pytest.mark.parametrize("name", ALMOST)
+def test_what_is_almost_a_layer_is_computed_as_it_is_written(name, tmp_path):
+    body, weights, kind = ALMOST[name]
+    assert kind not in types_of(converted(model(body, weights), tmp_path))
+
+
 def test_factors_of_a_gemm_are_trained_as_part_of_its_parameters(tmp_path):
     body = "y = Gemm <alpha=0.5, beta=2.0>(x, w, b)"
     (layer,) = converted(model(body, {"w": (6, 5), "b": (5,)}, shape=(3, 6)), tmp_path).build().layers[-1:]
