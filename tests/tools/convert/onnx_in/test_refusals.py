@@ -54,6 +54,7 @@ REFUSED = {
     "neighbours of no image": (13, "a = Flatten(x) y = LRN<size=3>(a)", {}, r"shape \(3, 144\); LRN takes"),
     "pixels between windows": (13, 'y = ConvTranspose<auto_pad="SAME_UPPER", strides=[4,4]>(x, w)', {"w": (4, 2, 3, 3)},
                                r"its output has size \[24, 24\], more than what its windows reach"),
+    "the largest of all": (13, "t = Transpose<perm=[1,0,2,3]>(x) y = ReduceMax<keepdims=0>(t)", {}, "the batch axis"),
     "pad output": (13, "y = Pad(x, p)", {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, "output 'y' is not computed"),
     "pad of items": (13, "a = Pad(x, p) y = Conv(a, w)", {"w": W, "p": [1, 0, 0, 0, 0, 0, 0, 0]},
                      "it pads the batch axis"),

@@ -1,6 +1,7 @@
 """Every operator of the tables: which layers it becomes, and that these compute the same."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -36,15 +37,15 @@ class Turned(nn.Module):
         return x + self.shift.permute(1, 2, 0)
 
 
-class RowOfParameter(nn.Module):
-    """Some rows of what is computed of a parameter, which has no items."""
+class OfParameter(nn.Module):
+    """A function of what is computed of a parameter, which has no items."""
 
-    def __init__(self) -> None:
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(3, 6))
+        self.weight, self.function = nn.Parameter(torch.ones(3, 6)), function
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * self.weight.tanh()[1]
+        return x * self.function(self.weight.tanh())
 
 
 class RepeatedParameter(nn.Module):
@@ -326,7 +327,11 @@ IDIOMS = {
     "factors_in_the_middle": (Factors(), SHAPE, ["Parameter", "Tile", "Scale", "Parameter", "Tile", "Bias"]),
     "flattened_batch": (Function(lambda x: x.flatten(0, 1)), SHAPE, ["Flatten"]),
     "a_row_of_a_parameter": (
-        RowOfParameter(), SHAPE, ["Parameter", "TanH", "Slice", "Reshape", "Scale", "Silence"]),
+        OfParameter(lambda weight: weight[1]), SHAPE,
+        ["Parameter", "TanH", "Slice", "Reshape", "Scale", "Silence"]),
+    "the_largest_of_a_parameter": (
+        OfParameter(lambda weight: weight.amax(0)), SHAPE,
+        ["Parameter", "TanH", "Permute", "Reshape", "Pooling", "Reshape", "Scale"]),
     "a_parameter_that_is_permuted": (Turned(), SHAPE, ["Parameter", "Permute", "Bias"]),
     "divided_by_a_root": (Function(lambda x: x / 12**0.5), SHAPE, ["Power"]),
     "nothing_is_masked": (Function(lambda x: x.masked_fill(torch.zeros(6, 6) == 1, 2.0).tanh()), SHAPE, ["TanH"]),
