@@ -221,6 +221,30 @@ def test_a_gradient_that_shares_memory_with_another_in_some_passes_is_copied(mon
     assert all(part.is_replayed for part in both(text).ranges)
 
 
+class Counting(Layer):
+    """Multiplies by how many passes there were, though it says that its calls are always the same."""
+
+    bottoms = exactly(1)
+    capturable = True
+    passes = 0
+
+    def reshape(self, bottom_shapes):
+        return [bottom_shapes[0]]
+
+    def forward(self, bottoms):
+        self.passes += 1
+        return [bottoms[0] * self.passes]
+
+    def backward(self, top_diffs, wanted):
+        return [top_diffs[0] * self.passes]
+
+
+def test_calls_that_differ_from_pass_to_pass_are_not_replayed(monkeypatch):
+    monkeypatch.setitem(registry._TYPES, "Counting", Counting)
+    text = IMAGES + conv("a", "x", "a") + layer("count", "Counting", "a", "b") + dense("ip2", "b", "ip2", 3) + LOSS
+    assert not any(part.is_replayed for part in both(text).ranges)
+
+
 def test_exposed_values_that_backward_does_not_read_are_dropped_with_their_blob():
     net, replays = build(TWO_RANGES.replace(layer("r2", "ReLU", "c2", "c2"), ""))
     train(net, replays.forward, replays.backward)
