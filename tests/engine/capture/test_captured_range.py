@@ -172,17 +172,18 @@ def test_gradients_that_share_memory_are_not_written_over():
     assert not replays.ranges[0].is_replayed
 
 
+def spread(net, *, copies):
+    """Have the Dropout layer give one number for all values as gradient, in one place or with copies."""
+    dropout = next(node.layer for node in net.steps if node.layer.type == "Dropout")
+
+    def backward(diffs, wanted):
+        one = diffs[0].mean().expand(diffs[0].shape)
+        return [torch.empty_like(diffs[0]).copy_(one) if copies else one]
+
+    dropout.backward = backward
+
+
 def test_a_gradient_without_memory_of_its_own_for_each_value_is_copied():
-    def spread(net, copies):
-        """Have the Dropout layer give one number for all values, in one place or with copies."""
-        dropout = next(node.layer for node in net.steps if node.layer.type == "Dropout")
-
-        def backward(diffs, wanted):
-            one = diffs[0].mean().expand(diffs[0].shape)
-            return [torch.empty_like(diffs[0]).copy_(one) if copies else one]
-
-        dropout.backward = backward
-
     net, replays = build(TWO_RANGES)
     train(net, replays.forward, replays.backward)
     spread(net, copies=False)
@@ -192,6 +193,24 @@ def test_a_gradient_without_memory_of_its_own_for_each_value_is_copied():
     train(plain, plain.forward, plain.backward)
     spread(plain, copies=True)
     assert all(map(torch.equal, mine, train(plain, plain.forward, plain.backward)))
+
+
+def test_a_range_that_is_given_such_a_gradient_from_the_beginning_is_not_replayed():
+    net, replays = build(TWO_RANGES)
+    spread(net, copies=False)
+    mine = train(net, replays.forward, replays.backward)
+    assert [part.is_replayed for part in replays.ranges] == [False, True]
+    plain, _ = build(TWO_RANGES)
+    spread(plain, copies=False)
+    assert all(map(torch.equal, mine, train(plain, plain.forward, plain.backward)))
+
+
+def test_a_layer_does_not_write_over_such_a_gradient():
+    expanded, copied = build(TWO_RANGES)[0], build(TWO_RANGES)[0]
+    spread(expanded, copies=False)
+    spread(copied, copies=True)
+    seen = [train(net, net.forward, net.backward) for net in (expanded, copied)]
+    torch.testing.assert_close(*seen)
 
 
 class Pair(Layer):
