@@ -45,7 +45,10 @@ class GradientStore:
         else:
             storages = [_storage(diff) for diff in diffs]
             counts = Counter(storages) if len(storages) > 1 else dict.fromkeys(storages, 1)
-            node.layer.may_overwrite_top_diff = [each not in self._alive and counts[each] == 1 for each in storages]
+            node.layer.may_overwrite_top_diff = [
+                each not in self._alive and counts[each] == 1 and 0 not in diff.stride()  # not where it is expanded
+                for each, diff in zip(storages, diffs, strict=True)
+            ]
         results = node.layer.backward(diffs, node.wants)
         others = diffs if self.keep else []
         del diffs

@@ -15,6 +15,7 @@ from mgcaffe.tools.convert.model import Model
 from mgcaffe.tools.convert.onnx_files import read_onnx
 from mgcaffe.tools.convert.onnx_side import OnnxSide
 from mgcaffe.tools.convert.proof import compare
+from tests.support.torchkit import check_shapes
 
 SHAPE = (3, 4, 6, 6)
 
@@ -60,6 +61,7 @@ def converted(message: onnx.ModelProto, folder: Path) -> Model:
     path = written(message, folder)
     found = read_onnx(path)
     net = found.build()
+    check_shapes(found, net)
     ours, theirs, inputs = CaffeSide(net), OnnxSide(path), fitting_inputs(net)
     expected = theirs.run({found.names[blob]: values for blob, values in inputs.items()})
     worst = compare(ours.run(inputs), expected, found.names)

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
+from mgcaffe.engine.net import Net
 from mgcaffe.prototxt import LayerParameter
 from mgcaffe.tools.convert.caffe_side import CaffeSide, fitting_inputs
 from mgcaffe.tools.convert.caffe_training import CaffeTraining
+from mgcaffe.tools.convert.model import Model
 from mgcaffe.tools.convert.proof import compare
 from mgcaffe.tools.convert.torch_files import net_name
 from mgcaffe.tools.convert.torch_in.importer import TorchModel, import_program
@@ -43,11 +45,19 @@ def seeded(module: nn.Module) -> nn.Module:
     return module
 
 
+def check_shapes(model: Model, net: Net) -> None:
+    """Asserts that the shapes which layers were made with are those that they have in the net."""
+    for layer in model.source.param.layer:
+        for top, shape in zip(layer.top, model.shapes.get(layer.name, ()), strict=True):
+            assert tuple(net.blobs[top].shape) == shape, f"{layer.name}: {top}"
+
+
 def converted(module: nn.Module, shape: Shapes = SHAPE) -> TorchModel:
     """The model that a module becomes, after every blob was compared."""
     program = export_module(seeded(module), shape, "the module")
     model = import_program(program, name="net", file="module")
     net = model.build()
+    check_shapes(model, net)
     ours, theirs, inputs = CaffeSide(net), TorchSide(program), fitting_inputs(net)
     expected = theirs.run({model.names[blob]: values for blob, values in inputs.items()})
     found = compare(ours.run(inputs), expected, model.names)

@@ -172,17 +172,18 @@ def test_gradients_that_share_memory_are_not_written_over():
     assert not replays.ranges[0].is_replayed
 
 
+def spread(net, *, copies):
+    """Have the Dropout layer give one number for all values as gradient, in one place or with copies."""
+    dropout = next(node.layer for node in net.steps if node.layer.type == "Dropout")
+
+    def backward(diffs, wanted):
+        one = diffs[0].mean().expand(diffs[0].shape)
+        return [torch.empty_like(diffs[0]).copy_(one) if copies else one]
+
+    dropout.backward = backward
+
+
 def test_a_gradient_without_memory_of_its_own_for_each_value_is_copied():
-    def spread(net, copies):
-        """Have the Dropout layer give one number for all values, in one place or with copies."""
-        dropout = next(node.layer for node in net.steps if node.layer.type == "Dropout")
-
-        def backward(diffs, wanted):
-            one = diffs[0].mean().expand(diffs[0].shape)
-            return [torch.empty_like(diffs[0]).copy_(one) if copies else one]
-
-        dropout.backward = backward
-
     net, replays = build(TWO_RANGES)
     train(net, replays.forward, replays.backward)
     spread(net, copies=False)
@@ -192,6 +193,24 @@ def test_a_gradient_without_memory_of_its_own_for_each_value_is_copied():
     train(plain, plain.forward, plain.backward)
     spread(plain, copies=True)
     assert all(map(torch.equal, mine, train(plain, plain.forward, plain.backward)))
+
+
+def test_a_range_that_is_given_such_a_gradient_from_the_beginning_is_not_replayed():
+    net, replays = build(TWO_RANGES)
+    spread(net, copies=False)
+    mine = train(net, replays.forward, replays.backward)
+    assert [part.is_replayed for part in replays.ranges] == [False, True]
+    plain, _ = build(TWO_RANGES)
+    spread(plain, copies=False)
+    assert all(map(torch.equal, mine, train(plain, plain.forward, plain.backward)))
+
+
+def test_a_layer_does_not_write_over_such_a_gradient():
+    expanded, copied = build(TWO_RANGES)[0], build(TWO_RANGES)[0]
+    spread(expanded, copies=False)
+    spread(copied, copies=True)
+    seen = [train(net, net.forward, net.backward) for net in (expanded, copied)]
+    torch.testing.assert_close(*seen)
 
 
 class Pair(Layer):
@@ -219,6 +238,30 @@ def test_a_gradient_that_shares_memory_with_another_in_some_passes_is_copied(mon
         + layer("rb", "ReLU", "b", "b") + layer("sum", "Pair", "a b", "s") + dense("ip2", "s", "ip2", 3) + LOSS
     )  # fmt: skip
     assert all(part.is_replayed for part in both(text).ranges)
+
+
+class Counting(Layer):
+    """Multiplies by how many passes there were, though it says that its calls are always the same."""
+
+    bottoms = exactly(1)
+    capturable = True
+    passes = 0
+
+    def reshape(self, bottom_shapes):
+        return [bottom_shapes[0]]
+
+    def forward(self, bottoms):
+        self.passes += 1
+        return [bottoms[0] * self.passes]
+
+    def backward(self, top_diffs, wanted):
+        return [top_diffs[0] * self.passes]
+
+
+def test_calls_that_differ_from_pass_to_pass_are_not_replayed(monkeypatch):
+    monkeypatch.setitem(registry._TYPES, "Counting", Counting)
+    text = IMAGES + conv("a", "x", "a") + layer("count", "Counting", "a", "b") + dense("ip2", "b", "ip2", 3) + LOSS
+    assert not any(part.is_replayed for part in both(text).ranges)
 
 
 def test_exposed_values_that_backward_does_not_read_are_dropped_with_their_blob():

@@ -100,6 +100,41 @@ class Squeezed(nn.Module):
     def forward(self, x):
         return x.sum((1, 2)).squeeze(0).unsqueeze(-1)
 
+class Longer(nn.Module):
+    def forward(self, x):
+        y = x.exp()
+        return y.tanh() if x.shape[0] > 2 else y
+
+class Rows2(nn.Module):
+    def forward(self, x):
+        return x.reshape(2, 24, 8)
+
+class Rows1(nn.Module):
+    def forward(self, x):
+        return x.reshape(1, 24, 8)
+
+class Sums2(nn.Module):
+    def forward(self, x):
+        return x.reshape(2, 24, 8) + torch.arange(8)
+
+class SqueezedAll(nn.Module):
+    def forward(self, x):
+        return x.mean(1, keepdim=True).squeeze()
+
+class SqueezedRows(nn.Module):
+    def forward(self, x):
+        y = x.flatten(1).squeeze(0)
+        return y.reshape(y.shape[0], -1).exp()
+
+class Pairs(nn.Module):
+    def forward(self, x):
+        y = x.flatten(1)
+        return (y @ y.T).reshape(1, 1, len(x), len(x))
+
+class Scaled(nn.Module):
+    def forward(self, factor, x):
+        return x * factor
+
 class Turned(nn.Module):
     def forward(self, x):
         y = x.mean((1, 2, 3)).unsqueeze(0)
@@ -172,7 +207,13 @@ def test_a_program_holds_for_its_own_size_as_a_note_says(folder):
         ("Second", 2, "select"),
         ("Values", 3, "add"),
         ("Squeezed", 1, "squeeze"),
+        ("SqueezedAll", 1, "squeeze"),
+        ("SqueezedRows", 1, "squeeze"),
         ("Turned", 1, "mean"),
+        ("Pairs", 2, "reshape"),
+        ("Longer", 2, "exp"),
+        ("Rows1", 1, "reshape"),
+        ("Sums2", 2, "add"),
     ],
 )
 def test_what_computes_with_the_batch_size_is_named(name, made_at, layer, folder):
@@ -181,6 +222,23 @@ def test_what_computes_with_the_batch_size_is_named(name, made_at, layer, folder
     (note,) = opened.notes
     assert note.startswith(f"for this batch size alone, of which the graph has numbers: layer '{layer}'")
     check_at(model, name, made_at)
+
+
+def test_a_module_that_runs_at_its_own_size_alone_may_become_a_net_for_any(folder):
+    opened = TorchModule(["nets.py:Rows2"], Options(input_shapes=(("", (2, *IMAGE)),)))
+    model = opened.model()
+    assert not opened.notes
+    check_at(model, "Rows2", 2)
+    with_items(model.source.param, 5)
+    net = model.build()
+    assert net.blobs[net.outputs[0]].shape == (5, 24, 8)
+
+
+def test_a_first_input_of_one_number_has_no_batch(folder):
+    opened = TorchModule(["nets.py:Scaled"], Options(input_shapes=(("factor", ()), ("x", (2, *IMAGE)))))
+    inputs = opened.model().source.param.layer[:2]
+    assert [list(layer.input_param.shape[0].dim) for layer in inputs] == [[], [2, *IMAGE]]
+    assert not opened.notes
 
 
 def onnx_model(path: Path, *, is_open: bool) -> None:

@@ -19,7 +19,7 @@ def zero_padded(op: Operation, x: Value, pairs: Sequence[tuple[int, int]]) -> Va
     if any(size < 0 for pair in pairs for size in pair):
         op.refuse("it pads by less than 0; a Slice cuts off")
     spatial = len(x.shape) - 2
-    if spatial < 1 or any(any(pair) for pair in pairs[: max(0, len(pairs) - spatial)]):
+    if any(any(pair) for pair in pairs[: max(0, len(pairs) - spatial)]):
         for axis, pair in enumerate(pairs, len(x.shape) - len(pairs)):
             x = widened_along(op, x, axis, *pair)
         return x

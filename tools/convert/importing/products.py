@@ -51,6 +51,8 @@ def attention(
         scale: what products are multiplied by.
         mask: what is added to them, of a shape that broadcasts to (..., T, S), or None.
     """
+    if isinstance(mask, Constant) and hides_a_row(mask.tensor):
+        op.refuse("its mask hides all keys from a row, of which it makes zeros, and Softmax NaN")
     query = op.layer("Power", [query], query.shape, part="scale", power_param={"scale": scale})
     scores = matrix_product(op, query, key, transpose_b=True, part="scores")
     if mask is not None:
@@ -60,6 +62,11 @@ def attention(
     axis = len(scores.shape) - 1
     weights = op.layer("Softmax", [scores], scores.shape, part="softmax", softmax_param={"axis": axis})
     return matrix_product(op, weights, value)
+
+
+def hides_a_row(mask: torch.Tensor) -> bool:
+    """Return whether a mask that is added to (..., T, S) leaves nothing of one of the T rows."""
+    return bool((mask == -math.inf).all(-1).any())
 
 
 def causal_mask(rows: int, columns: int) -> Constant:

@@ -25,6 +25,7 @@ class Axis:
         begin, end: zeros in front and behind.
         dilation: distance of a window's pixels.
         ceil: the last window may go beyond the zeros.
+        behind: how many of the zeros behind belong to the image, so that with `ceil` a window may start among them.
     """
 
     size: int
@@ -34,6 +35,7 @@ class Axis:
     end: int
     dilation: int = 1
     ceil: bool = False
+    behind: int = 0
 
     @property
     def extent(self) -> int:
@@ -42,12 +44,10 @@ class Axis:
 
     @property
     def count(self) -> int:
-        """How many windows there are; one that would start behind the image is left out, as in PyTorch."""
+        """How many windows there are, less than 1 where none fits; one that starts behind the image is left out."""
         span = self.size + self.begin + self.end - self.extent
-        if span < 0:
-            return 0
         count = (-(-span // self.stride) if self.ceil else span // self.stride) + 1
-        return count - (self.ceil and (count - 1) * self.stride >= self.size + self.begin)
+        return count - (self.ceil and (count - 1) * self.stride >= self.size + self.begin + self.behind)
 
     def symmetric(self) -> tuple[int, int]:
         """Return the least pad for both ends with which windows lie in the same places, and the first one's number."""
@@ -79,12 +79,11 @@ def axes_of(
     """
     if len(x.shape) != len(kernel) + 2:
         op.refuse(f"the input has shape {x.shape}, which is not batch, channels and {len(kernel)} axes of the kernel")
-    if isinstance(x, Padded):
-        zeros = zip(around, x.pad, x.behind, strict=True)
-        around = [(one + front, two + behind) for (one, two), front, behind in zeros]
+    fronts, behinds = (x.pad, x.behind) if isinstance(x, Padded) else ((0,) * len(kernel),) * 2
+    own = zip(x.shape[2:], kernel, stride, around, dilation, strict=True)
     axes = [
-        Axis(size, width, step, begin, end, gap, ceil)
-        for size, width, step, (begin, end), gap in zip(x.shape[2:], kernel, stride, around, dilation, strict=True)
+        Axis(size, width, step, begin + front, end + behind, gap, ceil, behind)
+        for (size, width, step, (begin, end), gap), front, behind in zip(own, fronts, behinds, strict=True)
     ]
     if any(axis.count < 1 for axis in axes):
         op.refuse(f"its windows do not fit into an image of {x.shape[2:]}")
@@ -102,13 +101,10 @@ def with_windows(op: Operation, firsts: Sequence[int], counts: Sequence[int], ma
     """
     wanted = op.shape
     y = make((*wanted[:2], *counts))
-    for place, (first, count) in enumerate(zip(firsts, counts, strict=True)):
-        axis = 2 + place
+    for axis, (first, count) in enumerate(zip(firsts, counts, strict=True), start=2):
         sizes = (first, wanted[axis], count - first - wanted[axis])
-        if count != wanted[axis]:
-            op.shape = y.shape
-            parts = cut(op, y, axis, [size for size in sizes if size])
-            y = parts[1 if first else 0]
+        parts = cut(op, y, axis, [size for size in sizes if size])
+        y = parts[1 if first else 0]
     op.shape = wanted
     return y
 

@@ -162,7 +162,7 @@ def _reduction(operation: str, since: int = 18) -> Callable[[Operation], Value]:
         x = op.blob()
         axes = _axes(op, x, since)
         if axes is None:
-            return x
+            return _of_each(op, x, operation)
         keep = bool(op.integer("keepdims", 1))
         op.shape = tuple(
             1 if axis in axes else size for axis, size in enumerate(x.shape) if keep or axis not in axes
@@ -172,6 +172,13 @@ def _reduction(operation: str, since: int = 18) -> Callable[[Operation], Value]:
     pooling = "Global Pooling over H and W, else " if operation == "MEAN" else ""
     convert.__doc__ = f"{pooling}Reduction {operation}, behind a Permute where the axes are not the last."
     return convert
+
+
+def _of_each(op: Operation, x: Value, operation: str) -> Value:
+    """Return what a reduction over no axes makes of each value: L1 and squares are computed all the same."""
+    if operation == "ASUM":
+        return op.layer("AbsVal", [x])
+    return op.layer("Power", [x], power_param={"power": 2}) if operation == "SUMSQ" else x
 
 
 def length(op: Operation) -> Value:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mgcaffe.tools.convert.importing.normalization import layer_norm
+from mgcaffe.tools.convert.importing.products import hides_a_row
 from mgcaffe.tools.convert.importing.values import Constant, Value
 from mgcaffe.tools.convert.onnx_in.graph import Graph, Node
 from mgcaffe.tools.convert.onnx_in.neighbours import local_response_norm
@@ -145,7 +146,7 @@ def _never_nan(search: Search, last: Node) -> Idiom | None:
         return None
     total = search.maker(softmax.inputs[0], "Add")
     masks = [search.constants[name].tensor for name in (total.inputs if total else ()) if name in search.constants]
-    if len(masks) != 1 or not masks[0].dim() or bool((masks[0] == -math.inf).all(-1).any()):
+    if len(masks) != 1 or not masks[0].dim() or hides_a_row(masks[0]):
         return None
     return Idiom(y, lambda op, x: x)
 

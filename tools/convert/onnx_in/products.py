@@ -42,6 +42,8 @@ def attention(op: Operation) -> Value:
         op.refuse("it gives keys, values or products as well, which no layer makes")
     if op.real("softcap", 0.0):
         op.refuse("it limits its products (softcap), which no layer does")
+    if any(op.integer(f"{side}_window_size", -1) != -1 for side in ("left", "right")):
+        op.refuse("it looks at a window of its keys alone", "give the window as its mask")
     mask = op.input(3)
     if isinstance(mask, Constant):
         mask = as_mask(mask)

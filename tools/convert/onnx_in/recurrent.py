@@ -112,7 +112,7 @@ def _apart(
 
 
 def _rows(weight: Constant, rows: slice, name: str) -> Constant:
-    return Constant(weight.tensor[rows], weight.name and f"{weight.name}.{name}", weight.trained)
+    return Constant(weight.tensor[rows], f"{weight.name}.{name}", weight.trained)
 
 
 def _unrolled(
@@ -191,7 +191,7 @@ def _named(op: Operation, weight: Constant, name: str) -> Constant:
 
 def _part(weight: Constant, number: int) -> Constant:
     """Return what belongs to one direction."""
-    name = f"{weight.name}.{number}" if weight.name and len(weight.tensor) > 1 else weight.name
+    name = f"{weight.name}.{number}" if len(weight.tensor) > 1 else weight.name
     return Constant(weight.tensor[number], name, weight.trained)
 
 

@@ -41,6 +41,8 @@ CASES = {
                  "Convolution"),
     "pad conv, old": (9, "z = Pad<pads=[0,0,0,1,0,0,1,2]>(x) y = Conv <pads=[1,0,1,0]>(z, w)", {"w": W}, SHAPE,
                       "Convolution Slice Slice Silence"),
+    "pad conv same": (13, 'z = Pad(x, p) y = Conv <auto_pad="SAME_UPPER", strides=[3,3]>(z, w)',
+                      {"w": W, "p": [0, 0, 2, 0, 0, 0, 0, 1]}, SHAPE, "Convolution Slice Silence"),
     "pad axes": (18, "z = Pad(x, p, , a) y = Conv(z, w)", {"w": W, "p": [1, 1], "a": [-1]}, SHAPE, "Convolution"),
     "pads pool": (13, "r = Relu(x) z = Pad(r, p) y = MaxPool <kernel_shape=[3,3], strides=[2,2]>(z)",
                   {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, ODD, "ReLU Pooling"),
@@ -62,11 +64,13 @@ CASES = {
     "gemm": (9, "y = Gemm(x, w, b)", {"w": (6, 5), "b": (5,)}, (3, 6), "InnerProduct"),
     "gemm fields": (13, "y = Gemm <transB=1, alpha=0.5, beta=2.0>(x, w, b)", {"w": (5, 6), "b": 0.5}, (3, 6),
                     "InnerProduct"),
+    "gemm without bias": (13, "y = Gemm <beta=2.0>(x, w)", {"w": (6, 5)}, (3, 6), "InnerProduct"),
     "gemm row": (11, "y = Gemm(x, w, b)", {"w": (6, 5), "b": (1, 5)}, (3, 6), "InnerProduct"),
     "gemm computed": (11, "z = Gemm(x, w) y = Gemm <beta=3.0>(x, w, z)", {"w": (6, 5)}, (3, 6),
                       "InnerProduct InnerProduct Eltwise"),
     "matmul": (9, "y = MatMul(x, w)", {"w": (6, 5)}, (3, 2, 6), "InnerProduct"),
     "matmul bias": (9, "z = MatMul(x, w) y = Add(b, z)", {"w": (6, 5), "b": (5,)}, (3, 6), "InnerProduct"),
+    "matmul and bias": (9, "z = MatMul(x, w) y = Add(z, b)", {"w": (6, 5), "b": (5,)}, (3, 6), "InnerProduct"),
     "matmul read twice": (9, "z = MatMul(x, w) a = Add(b, z) y = Mul(a, z)", {"w": (6, 5), "b": (5,)}, (3, 6),
                           "InnerProduct Bias Eltwise"),
     "prelu": (9, "y = PRelu(x, s)", {"s": (4, 1, 1)}, SHAPE, "PReLU"),
@@ -77,6 +81,11 @@ CASES = {
     "attention": (23, "y = Attention(x, x, x)", {}, SHAPE, "Power MatMul Softmax MatMul"),
     "attention fields": (23, "y = Attention<is_causal=1, scale=0.3>(x, x, x)", {}, SHAPE,
                          "Power MatMul Bias Softmax MatMul"),
+    "attention to more keys": (23, "k = Concat<axis=2>(x, x) y = Attention<is_causal=1>(x, k, k)", {}, SHAPE,
+                               "Concat Power MatMul Bias Softmax MatMul"),
+    "attention of rows with one head": (
+        23, "y = Attention<q_num_heads=1, kv_num_heads=1>(x, x, x)", {}, (3, 6, 8),
+        "Reshape Permute Reshape Permute Reshape Permute Power MatMul Softmax MatMul Permute Reshape"),
     "attention of rows": (23, "y = Attention<q_num_heads=2, kv_num_heads=2>(x, x, x, m)", {"m": (6, 6)}, (3, 6, 8),
                           "Reshape Permute Reshape Permute Reshape Permute Power MatMul Bias Softmax MatMul Permute"
                           " Reshape"),
@@ -127,6 +136,8 @@ CASES = {
         "y = GroupNormalization <num_groups=2>(c, s, b)", {"s": (2,), "b": (2,)}, SHAPE,
         "Reshape LayerNorm Reshape Scale Concat Reshape LayerNorm Reshape Scale"),
     "lrn": (9, "y = LRN <size=3, alpha=0.5, beta=0.6, bias=2.0>(x)", {}, SHAPE, "LRN"),
+    "lrn of one channel": (9, "y = LRN <size=1, alpha=0.5>(x)", {}, SHAPE, "LRN"),
+    "lrn of all channels": (9, "y = LRN <size=9, alpha=0.5>(x)", {}, SHAPE, "LRN"),
     "lrn of PyTorch": (
         20, "s = Mul(x, x) a = Reshape(s, apart) p = Pad<mode=\"constant\">(a, pads)"
         "m = AveragePool<kernel_shape=[3,1,1], count_include_pad=1, pads=[0,0,0,0,0,0], strides=[1,1,1]>(p)"
@@ -173,6 +184,11 @@ CASES = {
     "several": (13, "a = Relu(x) b = Tanh(x) c = Mean(x, a, b) d = Max(x, a, b) e = Min(x, a) f = Max(x, n)"
                 "g = Min(x, n) h = Sum(x, t) i = Mean(t, x) y = Sum(c, d, e, f, g, h, i)", {"n": 0.5, "t": (4, 1, 1)},
                 SHAPE, "ReLU TanH Eltwise Eltwise Power Power Eltwise Power Clip Clip Bias Bias Power Eltwise"),
+    "channels in another order, in rows": (
+        13, "a = Reshape(x, s) t = Transpose<perm=[0,2,1,3,4]>(a) y = Reshape(t, r)",
+        {"s": [3, 2, 2, 6, 6], "r": [3, 4, 36]}, SHAPE, "Reshape Permute Reshape"),
+    "sums of other shapes": (13, "a = GlobalAveragePool(x) b = Sum(x, a, x) y = Mean(a, b)", {}, SHAPE,
+                             "Pooling Flatten Bias Eltwise Flatten Bias Power"),
     "reductions, old": (13, "a = ReduceMean<axes=[2,3]>(x) b = ReduceSum(x, k) c = ReduceL1<axes=[3,2]>(x)"
                         "d = ReduceSumSquare<axes=[-1,-2]>(x) e = ReduceL2<axes=[2,3]>(x) f = ReduceMax<axes=[2,3]>(x)"
                         "y = Sum(a, b, c, d, e, f)", {"k": [2, 3]}, SHAPE,
@@ -184,6 +200,10 @@ CASES = {
     "reductions of channels": (18, "a = ReduceMean(x, k) y = ReduceL2<keepdims=0>(a, r)", {"k": [1], "r": [1, 2]},
                                SHAPE, "Permute Reduction Reshape Permute Reduction Power"),
     "no reduction": (18, "a = ReduceMean<noop_with_empty_axes=1>(x) y = Relu(a)", {}, SHAPE, "ReLU"),
+    "no reduction of absolutes and squares": (
+        18, "a = ReduceL1<noop_with_empty_axes=1>(x) b = ReduceL2<noop_with_empty_axes=1>(x)"
+        "c = ReduceSumSquare<noop_with_empty_axes=1>(x) d = ReduceMin<noop_with_empty_axes=1>(x) y = Sum(a, b, c, d)",
+        {}, SHAPE, "AbsVal Power Power Power Eltwise"),
     "arg max": (13, "a = Relu(x) y = ArgMax<axis=1, select_last_index=1, keepdims=0>(a)", {}, SHAPE,
                 "ReLU ArgMax Reshape"),
     "max pool": (9, "y = MaxPool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]>(x)", {}, ODD, "Pooling"),
@@ -321,6 +341,11 @@ CASES = {
                       {"s": [3, 4, 1, 9]}, SHAPE, _RESAMPLED),
     "resize cubic, other weights": (13, 'y = Resize<mode="cubic", cubic_coeff_a=-0.5, exclude_outside=1>(x, , , s)',
                                     {"s": [3, 4, 9, 5]}, SHAPE, _RESAMPLED),
+    "resize by a factor that leaves a size": (
+        13, 'y = Resize<mode="linear">(x, , s)', {"s": np.array([1, 1, 1.1, 2], np.float32)}, SHAPE, _RESAMPLED),
+    "resize rows between corners": (
+        13, 'y = Resize<mode="linear", coordinate_transformation_mode="align_corners">(x, , , s)', {"s": [2, 4, 7]},
+        (2, 4, 9), "InnerProduct"),
     "resize rows": (13, 'y = Resize<mode="linear">(x, , , s)', {"s": [2, 4, 7]}, (2, 4, 9), "InnerProduct"),
     "resize 3d": (13, 'y = Resize<mode="linear">(x, , , s)', {"s": [2, 2, 5, 6, 3]}, (2, 2, 3, 4, 5),
                   "InnerProduct Permute InnerProduct Permute Permute InnerProduct Permute"),
@@ -405,3 +430,38 @@ def test_a_single_number_of_16_bits_is_read(tmp_path):
     message = model("f = Cast<to=1>(s) y = Mul(x, f)")
     message.graph.initializer.append(onnx.helper.make_tensor("s", onnx.TensorProto.BFLOAT16, [], [1.5]))
     assert types_of(converted(message, tmp_path)) == ["Power"]
+
+
+_GELU = (
+    "p = Pow(x, exponent) c = Mul(p, cubic) s = Add(x, c) t = Mul(s, root) h = Tanh(t) g = Add(h, one) m = Mul(x, g)"
+    "y = Mul(m, half)"
+)
+_NUMBERS = {"exponent": 3.0, "cubic": 0.044715, "root": (2 / np.pi) ** 0.5, "one": 1.0, "half": 0.5}
+_DIVIDED = "d = Sub(x, m) q = Mul(d, d) v = ReduceMean<axes=[-1]>(q) e = Add(v, eps) r = Sqrt(e) y = Div(d, r)"
+ALMOST = {
+    **{
+        f"a GELU with another {name}": (_GELU, {**_NUMBERS, name: other}, "GELU")
+        for name, other in (("exponent", 2.0), ("cubic", 0.05), ("root", 0.7), ("one", 2.0), ("half", 0.25))
+    },
+    "a HardSwish with another middle": (
+        "h = HardSigmoid<alpha=0.16666667, beta=0.4>(x) y = Mul(x, h)", {}, "HardSwish"),
+    "a LayerNorm with the mean of more": (f"m = ReduceMean<axes=[-2,-1]>(x) {_DIVIDED}", {"eps": 1e-3}, "LayerNorm"),
+    "a LayerNorm with the mean of others": (
+        f"a = Relu(x) m = ReduceMean<axes=[-1]>(a) {_DIVIDED}", {"eps": 1e-3}, "LayerNorm"),
+}  # fmt: skip
+
+
+def test_a_gelu_that_is_written_out_is_one_layer(tmp_path):
+    assert types_of(converted(model(_GELU, _NUMBERS), tmp_path)) == ["GELU"]
+
+
+@pytest.mark.parametrize("name", ALMOST)
+def test_what_is_almost_a_layer_is_computed_as_it_is_written(name, tmp_path):
+    body, weights, kind = ALMOST[name]
+    assert kind not in types_of(converted(model(body, weights), tmp_path))
+
+
+def test_factors_of_a_gemm_are_trained_as_part_of_its_parameters(tmp_path):
+    body = "y = Gemm <alpha=0.5, beta=2.0>(x, w, b)"
+    (layer,) = converted(model(body, {"w": (6, 5), "b": (5,)}, shape=(3, 6)), tmp_path).build().layers[-1:]
+    assert [each.lr_mult for each in layer.parameters] == [1, 1]

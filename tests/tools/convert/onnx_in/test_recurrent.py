@@ -140,6 +140,10 @@ def test_one_sequence_of_one_step(tmp_path):
     )
 
 
+def test_one_sequence_in_both_directions(tmp_path):
+    converted(model(lstm(fields=_BOTH, outputs="a, y"), weights(2), shape=(2, 1, 5)), tmp_path)
+
+
 def with_states(directions: int, fields: str = "", shape: tuple[int, ...] = STEPS) -> Any:
     """A model whose states are inputs and outputs."""
     message = model(lstm("x, w, r, b, , h, c", fields, "y, h2, c2"), weights(directions), opset=14, shape=shape)

@@ -190,6 +190,7 @@ MODULES = {
     "products over a root that is no whole number": (Products(_over_a_root), WORDS),
     "vectors of length 1, zeros among them": (Products(lambda x: F.normalize(x * _ROWS, dim=2)), WORDS),
     "lengths of zeros": (Products(lambda x: x * (x * _ROWS).norm(dim=2, keepdim=True)), WORDS),
+    "a matrix behind several axes": (Products(lambda x: x @ torch.linspace(-1, 1, 48).view(8, 6), 6), WORDS),
     "axes before joined": (Products(lambda x: (x.flatten(0, 1) @ torch.eye(8)).view(3, 6, 8)), WORDS),
     "a choice of a number first": (Products(lambda x: torch.where(_FLAGS, -1.5, x @ x.mT), 6), WORDS),
     "a choice of a number second": (Products(lambda x: torch.where(_FLAGS, x @ x.mT, 0), 6), WORDS),
@@ -207,6 +208,7 @@ MODULES = {
     "einsum, another order": (Products(_heads("bmhd,bnhd->bhnm")), WORDS),
     "einsum of any axes before": (Products(lambda x: torch.einsum("...ij,...kj->...ik", x, x), 6), WORDS),
     "einsum without an arrow": (Products(lambda x: torch.einsum("bij,cjk", x, x.mT).mean(1), 6), WORDS),
+    "einsum of any axes before, without an arrow": (Products(lambda x: torch.einsum("...ij,...jk", x, x.mT), 6), WORDS),
     "einsum over two axes": (Products(lambda x: torch.einsum("bij,bij->b", x, x.tanh()).view(3, 1, 1), 1), WORDS),
     "einsum without a sum": (Products(lambda x: torch.einsum("bi,bj->bij", x[:, 0], x[:, 1])), WORDS),
     "bmm": (Products(lambda x: torch.bmm(x, x.mT), 6), WORDS),
@@ -258,6 +260,7 @@ def test_a_mask_does_not_learn_and_its_scale_is_a_power():
 
 REFUSED = {
     "dropout": (_masked(dropout_p=0.5), "it drops values at random in evaluation too"),
+    "a mask of all keys": (_masked(_FLAGS & (torch.arange(6)[:, None] != 2)), "its mask hides all keys from a row"),
     "shared keys": (
         lambda x: F.scaled_dot_product_attention(
             x.view(3, 6, 2, 4).transpose(1, 2), *[x[:, :, :4].unsqueeze(1)] * 2, enable_gqa=True
@@ -268,6 +271,9 @@ REFUSED = {
     "a matrix and a stack": (lambda x: x.unsqueeze(1) @ x.mT, "it multiplies matrices of shapes"),
     "a vector": (lambda x: x[:, 0, 0] @ x[:, 0, 1], "it multiplies matrices of shapes"),
     "a constant in front": (lambda x: torch.ones(3, 2, 6) @ x, "its first matrix is a parameter or constant"),
+    "a stack of constants": (lambda x: x @ torch.ones(3, 8, 2), r"its matrices have shapes .* and \(3, 8, 2\)"),
+    "numbers of items": (lambda x: x.sum((1, 2)) @ torch.ones(3, 2), r"its matrices have shapes \(3,\) and \(3, 2\)"),
+    "a repeated axis": (lambda x: torch.einsum("bij,bj->bi", x, x[:, 0, :1]), "MatMul repeats no axis"),
     "factors": (lambda x: torch.baddbmm(x @ x.mT, x, x.mT, beta=0.5), "alpha and beta are 1 and 0.5"),
     "three operands": (lambda x: torch.einsum("bij,bik,bil->bjkl", x, x, x), "operator aten|multiplies 3"),
     "a diagonal": (lambda x: torch.einsum("bii,bij->bij", x[:, :, :6], x), "or takes a diagonal"),

@@ -214,9 +214,10 @@ REFUSED = {
         lambda x: F.max_pool2d(F.pad(F.leaky_relu(x), (1, 1, 1, 1)), 2), "zeros are put around an image"),
     "pad as output": (lambda x: F.pad(x, (1, 1)), "output 'pad' is not computed"),
     "pad behind windows rounded up": (
-        lambda x: F.max_pool2d(F.pad(x.relu(), (0, 1, 0, 1)), 2, ceil_mode=True), "its windows are not Caffe's"),
+        lambda x: F.max_pool2d(F.pad(x.relu(), (0, 1, 0, 1)), 2, ceil_mode=True), "a window lies outside of the image"),
     "output padding": (nn.ConvTranspose2d(4, 2, 3, 2, output_padding=1), "its output_padding adds rows"),
     "averages of images": (nn.InstanceNorm2d(4, track_running_stats=True), "it has running averages of single images"),
+    "more neighbours than channels": (nn.LocalResponseNorm(11), "its size is 11; LRN takes an odd number"),
     "even neighbours": (nn.LocalResponseNorm(4), "its size is 4; LRN takes an odd number"),
     "largest of all": (lambda x: x + x.max(), "it is over all values, the batch among them"),
     "largest of the batch": (lambda x: x.amax(), "it reduces the batch axis"),

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from mgcaffe.errors import DataError, NetError
+from mgcaffe.tools.convert.importing import products
 from mgcaffe.tools.convert.torch_in.importer import import_program
 from mgcaffe.tools.convert.torch_in.program import export_module, load_program
 from mgcaffe.tools.convert.torch_side import TorchSide
@@ -282,6 +283,16 @@ def test_what_no_layer_does_with_tables_is_refused(name):
     with pytest.raises(NetError, match=message) as caught:
         import_program(program, name="net", file="net")
     assert caught.value.location is not None
+
+
+def test_rows_that_float32_does_not_count_to_are_refused(monkeypatch):
+    module = Refused(lambda ids, table: F.embedding(torch.tensor([10, 0, 3]), table) + F.embedding(ids, table))
+    program = export_module(module, IDS, "the module")
+    monkeypatch.setattr(products, "MOST_ROWS", 11)
+    import_program(program, name="net", file="net")
+    monkeypatch.setattr(products, "MOST_ROWS", 10)
+    with pytest.raises(NetError, match="it takes rows of 11, and float32 counts to 10"):
+        import_program(program, name="net", file="net")
 
 
 def test_a_module_that_fails_for_another_reason_says_it():

@@ -1,6 +1,7 @@
 """Every operator of the tables: which layers it becomes, and that these compute the same."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -36,6 +37,17 @@ class Turned(nn.Module):
         return x + self.shift.permute(1, 2, 0)
 
 
+class OfParameter(nn.Module):
+    """A function of what is computed of a parameter, which has no items."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.weight, self.function = nn.Parameter(torch.ones(3, 6)), function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.function(self.weight.tanh())
+
+
 class RepeatedParameter(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -43,6 +55,13 @@ class RepeatedParameter(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat([x, self.weight.expand_as(x)], 1)
+
+
+class RepeatedBesideNumbers(RepeatedParameter):
+    """The same where the first input is one number an item."""
+
+    def forward(self, factors: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * factors.view(-1, 1, 1, 1)
 
 
 def _written_mask(x: torch.Tensor) -> torch.Tensor:
@@ -70,6 +89,8 @@ IDIOMS = {
     "conv3d": (nn.Conv3d(2, 3, (1, 2, 3)), (2, 2, 4, 4, 4), ["Convolution"]),
     "conv_transpose": (nn.ConvTranspose2d(4, 6, 3, 2, padding=1, groups=2), SHAPE, ["Deconvolution"]),
     "pad_before_conv": (nn.Sequential(nn.ZeroPad2d((2, 2, 1, 1)), nn.Conv2d(4, 4, 3)), SHAPE, ["Convolution"]),
+    "pad_of_columns_before_conv": (
+        nn.Sequential(nn.ConstantPad1d((2, 2), 0), nn.Conv2d(4, 4, 3)), SHAPE, ["Convolution"]),
     "pad_before_padded_conv": (
         nn.Sequential(nn.ZeroPad2d(1), nn.Conv2d(4, 4, 3, padding=1)), SHAPE, ["Convolution"]),
     "pad_before_average": (nn.Sequential(nn.ZeroPad2d(1), nn.AvgPool2d(3, 1)), SHAPE, ["Pooling"]),
@@ -93,8 +114,13 @@ IDIOMS = {
     "batch_norm_plain": (nn.BatchNorm2d(4, affine=False), SHAPE, ["BatchNorm"]),
     "batch_norm_of_batch": (nn.BatchNorm2d(4, track_running_stats=False), SHAPE, ["BatchNorm", "Scale"]),
     "layer_norm": (nn.LayerNorm((6, 6), eps=0.01), SHAPE, ["LayerNorm"]),
+    "layer_norm_of_two_axes": (nn.LayerNorm((4, 5)), (3, 4, 5), ["LayerNorm"]),
     "layer_norm_plain": (nn.LayerNorm(6, elementwise_affine=False), SHAPE, ["LayerNorm"]),
     "layer_norm_without_bias": (nn.LayerNorm(6, bias=False), SHAPE, ["LayerNorm"]),
+    "batch_norm_weight_alone": (
+        Function(lambda x: F.batch_norm(x, torch.zeros(4), torch.ones(4), torch.arange(4.0))), SHAPE,
+        ["BatchNorm", "Scale"]),
+    "batch_norm_whose_averages_stay": (nn.BatchNorm2d(4, momentum=0.0), SHAPE, ["BatchNorm", "Scale"]),
     "batch_norm_bias_alone": (
         Function(lambda x: F.batch_norm(x, torch.zeros(4), torch.ones(4), None, torch.arange(4.0))), SHAPE,
         ["BatchNorm", "Bias"]),
@@ -181,6 +207,8 @@ IDIOMS = {
                        ["Power", "Reshape", "Pooling", "Power", "Reshape"]),
     "max_pool": (nn.MaxPool2d(3, 2, padding=1), (2, 3, 7, 8), ["Pooling"]),
     "max_pool_ceil": (nn.MaxPool2d(3, 2, ceil_mode=True), (2, 3, 8, 7), ["Pooling"]),
+    "max_pool_ceil_larger_than_the_image": (nn.MaxPool2d((7, 2), 2, ceil_mode=True), SHAPE, ["Pooling"]),
+    "avg_pool_ceil_larger_than_the_image": (nn.AvgPool2d(9, 2, padding=1, ceil_mode=True), SHAPE, ["Pooling"]),
     "max_pool_ceil_beyond": (nn.MaxPool2d(1, 3, ceil_mode=True), (2, 3, 5, 5), ["Pooling"]),
     "max_pool_odd": (nn.MaxPool2d(2), (2, 3, 7, 7), ["Pooling"]),
     "avg_pool": (nn.AvgPool2d((2, 3), (1, 2), padding=(0, 1)), (2, 3, 7, 8), ["Pooling"]),
@@ -298,11 +326,20 @@ IDIOMS = {
                             ["Slice", "Slice", "Tile", "Tile", "Bias", "Silence"]),
     "factors_in_the_middle": (Factors(), SHAPE, ["Parameter", "Tile", "Scale", "Parameter", "Tile", "Bias"]),
     "flattened_batch": (Function(lambda x: x.flatten(0, 1)), SHAPE, ["Flatten"]),
+    "a_row_of_a_parameter": (
+        OfParameter(lambda weight: weight[1]), SHAPE,
+        ["Parameter", "TanH", "Slice", "Reshape", "Scale", "Silence"]),
+    "the_largest_of_a_parameter": (
+        OfParameter(lambda weight: weight.amax(0)), SHAPE,
+        ["Parameter", "TanH", "Permute", "Reshape", "Pooling", "Reshape", "Scale"]),
     "a_parameter_that_is_permuted": (Turned(), SHAPE, ["Parameter", "Permute", "Bias"]),
     "divided_by_a_root": (Function(lambda x: x / 12**0.5), SHAPE, ["Power"]),
     "nothing_is_masked": (Function(lambda x: x.masked_fill(torch.zeros(6, 6) == 1, 2.0).tanh()), SHAPE, ["TanH"]),
     "a_parameter_for_each_item": (RepeatedParameter(), SHAPE, ["Reduction", "Power", "Reshape", "Tile", "Tile", "Tile",
                                                                "Bias", "Concat"]),
+    "a_parameter_for_each_item_beside_numbers": (
+        RepeatedBesideNumbers(), {"factors": (3,), "x": SHAPE},
+        ["Power", "Reshape", "Tile", "Tile", "Tile", "Bias", "Concat", "Reshape", "Reshape", "Scale"]),
     "slice_with_a_step": (Function(lambda x: x[:, 1::2, ::3]), SHAPE,
                           ["Permute", "InnerProduct", "Permute", "Permute", "InnerProduct", "Permute"]),
     "index": (Function(lambda x: x[:, torch.tensor([[3, 0], [-1, 3]])]), SHAPE,
@@ -319,6 +356,7 @@ IDIOMS = {
               "Power", "Flatten", "Bias"]),
     "norm_of_absolutes": (Function(lambda x: torch.linalg.vector_norm(x, 1, (1, 2))), SHAPE, ["Permute", "Reduction"]),
     "a_mask_that_is_written": (Function(lambda x: x + _written_mask(x)), SHAPE, ["Bias"]),
+    "narrow_of_nothing": (Function(lambda x: x.narrow(0, 0, 3).tanh()), SHAPE, ["TanH"]),
     "narrow": (Function(lambda x: x.narrow(1, -2, 2)), SHAPE, ["Slice", "Silence"]),
     "overlapping_slices": (Function(lambda x: x[:, :3] * x[:, 1:]), SHAPE, ["Slice", "Slice", "Eltwise", "Silence"]),
     "channel_shuffle": (
@@ -400,11 +438,11 @@ class AveragesRead(nn.Module):
         self.bn = nn.BatchNorm1d(4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.bn(x) + self.bn.running_mean
+        return (self.bn(x) + self.bn.running_mean) * self.bn.running_var
 
 
 def test_averages_that_are_read_as_well_are_not_shared_with_the_sums():
-    assert types_of(converted(AveragesRead(), (3, 4))) == ["BatchNorm", "Scale", "Bias"]
+    assert types_of(converted(AveragesRead(), (3, 4))) == ["BatchNorm", "Scale", "Bias", "Scale"]
 
 
 def test_buffers_are_frozen():

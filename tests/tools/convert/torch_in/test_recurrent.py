@@ -138,6 +138,20 @@ class AfterOne(nn.Module):
         return self.scores(self.one(self.first(one))[0][-1] + self.two(two)[0][-1])
 
 
+class CellAfterOne(nn.Module):
+    """A cell whose input is computed by a layer that learns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.cell, self.scores = nn.Linear(5, 5), nn.LSTMCell(5, 6), nn.Linear(6, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = None
+        for part in self.first(x).unbind(1):
+            state = self.cell(part, state)
+        return self.scores(state[0])
+
+
 _GIVEN = ["Reduction", "Power", "Slice", "Power", "Reshape", "Tile"]
 _BACK = ["Permute", "InnerProduct", "Permute"]
 _BOTH = [*_GIVEN, "LSTM", *_BACK, "LSTM", *_BACK, "Concat"]
@@ -161,6 +175,7 @@ MODULES = {
     "the largest of all steps": (Scores("largest"), STEPS, None),
     "one sequence without a batch": (Scores("all"), (7, 5), None),
     "one step": (Scores("h"), (1, 3, 5), None),
+    "two steps": (Scores("h"), (2, 3, 5), None),
     "one step of both directions": (Scores("h", bidirectional=True), (1, 3, 5), None),
     "one sequence": (Scores("h", num_layers=2), (7, 1, 5), None),
     "text in an image": (Text(), (3, 4, 6, 8), None),
@@ -179,6 +194,7 @@ MODULES = {
     "RNN cell": (OtherSteps("RNNCell"), (3, 4, 5), None),
     "RNN cell of ReLU, no biases": (OtherSteps("RNNCell", nonlinearity="relu", bias=False), (3, 4, 5), None),
     "a sequence after one that learns": (AfterOne(), {"one": STEPS, "two": STEPS}, None),
+    "a cell after a layer that learns": (CellAfterOne(), (3, 2, 5), None),
     "used twice": (Twice(), {"one": STEPS, "two": (4, 3, 5), "h": (1, 3, 6), "c": (1, 3, 6)}, None),
 }  # fmt: skip
 
@@ -269,6 +285,11 @@ def test_states_may_be_inputs_and_outputs(fields):
         else {"x": STEPS, "h": (count, 7, 6), "c": (count, 7, 6)},
     )
     assert len(model.outputs) == 3
+
+
+def test_the_values_of_one_step_and_its_state_are_two_outputs():
+    model = converted(States(), {"x": (1, 3, 5), "h": (1, 3, 6), "c": (1, 3, 6)})
+    assert len(set(model.outputs)) == 3
 
 
 class Reversed(nn.Module):
