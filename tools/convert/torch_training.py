@@ -154,7 +154,9 @@ class _Trained(OneType):
             given["scale"] = float(np.float32(scale_of(given["scale"], given["query"].shape[-1])))
         schema = n.target._schema
         ordered = [given.pop(each.name) for each in schema.arguments if not each.kwarg_only]
-        return self.call_function(n.target, tuple(ordered), given)
+        value = self.call_function(n.target, tuple(ordered), given)
+        # Whole numbers and flags become float32 in the graph, and here are computed with in float64.
+        return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
 def _held(tensor: torch.Tensor) -> torch.Tensor:

@@ -19,12 +19,14 @@ class Value:
         shape: with the batch size of the example.
         pad: of a `Padded` value, the zeros in front of each spatial axis.
         whole: its values are whole numbers, which only look-ups of rows read.
+        largest: of whole numbers that the graph computes, what none is larger than, without sign; None: not known.
     """
 
     blob: str
     shape: Shape
     pad: Shape = ()
     whole: bool = field(default=False, kw_only=True)
+    largest: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

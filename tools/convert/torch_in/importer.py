@@ -18,6 +18,7 @@ from mgcaffe.tools.convert.importing.shapes import shuffled
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.model import Model
 from mgcaffe.tools.convert.torch_in.constants import constant_values, constants_of
+from mgcaffe.tools.convert.torch_in.counting import COUNTING, is_counted, moved
 from mgcaffe.tools.convert.torch_in.idioms import Idiom, find_idioms
 from mgcaffe.tools.convert.torch_in.interactions import find_interactions
 from mgcaffe.tools.convert.torch_in.look_ups import LOOKING_UP, MOVING
@@ -197,6 +198,8 @@ class _Import:
             self.done.add(last)
         else:
             result = OPERATORS[operator_name(node)](operation)
+            if operator_name(node) in MOVING:
+                result = moved(operation, result)
         if operation.rounding is not None:
             self.roundings[node.name] = operation.rounding
         if operation.matrices is not None:
@@ -215,10 +218,11 @@ class _Import:
 
     def _check_whole_numbers(self, node: Node) -> None:
         """Refuse to compute with whole numbers that are not known, or to join them with others."""
-        whole = [each for each in node.all_input_nodes if holds_whole_numbers(each)]
+        whole = [each for each in node.all_input_nodes if is_counted(each)]
         name, value = operator_name(node), node.meta.get("val")
         moves = name in MOVING and not (isinstance(value, torch.Tensor) and value.is_floating_point())
-        if name not in LOOKING_UP and not moves and any(isinstance(self.known[each], Value) for each in whole):
+        allowed = moves or name in LOOKING_UP or name in COUNTING
+        if not allowed and any(isinstance(self.known[each], Value) for each in whole):
             refuse(node, COMPUTES_WITH_WHOLE, "cast an input that is also read as numbers in forward: ids.long()")
 
     def _replace(self, place: int, node: Node, result: Result) -> None:
@@ -239,7 +243,7 @@ class _Import:
         blobs = []
         for name in names:
             node = by_name.get(str(name))
-            if node is not None and holds_whole_numbers(node) and node.op != "placeholder":
+            if node is not None and is_counted(node) and node.op != "placeholder":
                 refuse(node, "it makes whole numbers for an output, and only Embed and EmbeddingBag read such")
             value = None if node is None else self.known[node]
             if not isinstance(value, Value) or value.pad or value.blob in self.inputs:

@@ -202,7 +202,7 @@ def test_an_output_may_be_detached():
 
 # A module or function, and the beginning of what is said.
 REFUSED = {
-    "running sums": (lambda x: x.cumsum(1), "no layer computes this operator"),
+    "running products": (lambda x: x.cumprod(1), "no layer computes this operator"),
     "random": (lambda x: x + torch.rand(4, 1, 1), "no layer computes this operator"),
     "weights computed": (lambda x: F.conv2d(x, x), "its weight is computed in the net"),
     "negative pad": (lambda x: F.conv2d(F.pad(x, (0, -1)), torch.ones(1, 4, 2, 2)), "it pads by less than 0"),
@@ -307,8 +307,8 @@ def test_what_depends_on_constants_alone_is_computed():
 
 
 def test_all_unknown_operators_are_named():
-    program = export_module(Function(lambda x: x.sin().cumsum(1).cumsum(2).cos()), SHAPE, "the module")
-    with pytest.raises(NetError, match=r"aten.cumsum.default \(2\), aten.cos.default \(1\)"):
+    program = export_module(Function(lambda x: x.sin().cumprod(1).cumprod(2).cos()), SHAPE, "the module")
+    with pytest.raises(NetError, match=r"aten.cumprod.default \(2\), aten.cos.default \(1\)"):
         import_program(program, name="net", file="net")
 
 
