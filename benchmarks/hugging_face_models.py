@@ -33,6 +33,8 @@ from mgcaffe.tools.convert.training_step import compare_steps
 CLASSES, WORDS = 5, 100
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 _TEXT = {**_SIZES, "vocab_size": WORDS, "max_position_embeddings": 32}
+_FEW_WORDS = {**_TEXT, "vocab_size": 12, "pad_token_id": 1}
+"""So that words are padding."""
 _LABELS = {"num_labels": CLASSES}
 _PATCHES = {**_SIZES, **_LABELS, "image_size": 32, "patch_size": 8}
 _STAGES = {**_LABELS, "hidden_sizes": [8, 16, 16, 32], "depths": [1, 1, 1, 1]}
@@ -45,6 +47,9 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], tuple[int, ...]]] = {
         **_LABELS}, _IDS),
     "ALBERT": ("Albert", "SequenceClassification", {**_TEXT, **_LABELS, "embedding_size": 16}, _IDS),
     "ELECTRA": ("Electra", "SequenceClassification", {**_TEXT, **_LABELS, "embedding_size": 16}, _IDS),
+    "RoBERTa": ("Roberta", "SequenceClassification", {**_FEW_WORDS, **_LABELS, "type_vocab_size": 1}, _IDS),
+    "XLM-R": ("XLMRoberta", "SequenceClassification", {**_FEW_WORDS, **_LABELS, "type_vocab_size": 1}, _IDS),
+    "CamemBERT": ("Camembert", "SequenceClassification", {**_FEW_WORDS, **_LABELS, "type_vocab_size": 1}, _IDS),
     "GPT-2": ("GPT2", "LMHeadModel", {
         "n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": WORDS, "n_positions": 32, "use_cache": False,
         "bos_token_id": 0, "eos_token_id": 0}, _IDS),

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from mgcaffe.engine.kernels.precision import BF16
+from mgcaffe.engine.net import Net
 from mgcaffe.errors import NetError
 from mgcaffe.tools.convert.caffe_side import CaffeSide, fitting_inputs
 from mgcaffe.tools.convert.importing.batch_size import for_any_batch
@@ -170,6 +172,26 @@ def test_whole_numbers_that_are_computed_are_rows(name):
     found = types_of(model)
     if types is not None:
         assert found == ["Embed", *types, "Embed", "Eltwise", *["Silence"] * ("Slice" in types)]
+
+
+def test_places_are_exact_where_products_are_of_16_bits():
+    class Long(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.table, self.last = nn.Embedding(5, 6), nn.Embedding(700, 6), nn.Linear(6, 5)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.last(self.table(places_of(ids)) + self.first(ids))
+
+    model = import_program(export_module(Long(), (40, 600), "the module"), name="net", file="module")
+    net = Net(model.source.param, sources=model.source, precision=BF16)
+    model.copy_weights(net)
+    ids = np.random.default_rng(0).integers(0, 5, (40, 600)).astype(np.float32)
+    values = CaffeSide(net).run({"data": ids})
+    (place,) = (layer for layer in layers_of(model) if layer.name == "table")
+    places = places_of(torch.from_numpy(ids).long())
+    assert places.max() > 256  # bfloat16 has 256 and 258
+    assert torch.equal(torch.from_numpy(values[place.bottom[0]]).long(), places)
 
 
 def test_running_sums_of_numbers_are_products_with_a_triangle():
