@@ -38,7 +38,12 @@ _FEW_WORDS = {**_TEXT, "vocab_size": 12, "pad_token_id": 1}
 _LABELS = {"num_labels": CLASSES}
 _PATCHES = {**_SIZES, **_LABELS, "image_size": 32, "patch_size": 8}
 _STAGES = {**_LABELS, "hidden_sizes": [8, 16, 16, 32], "depths": [1, 1, 1, 1]}
-_SMALL, _LARGE, _IDS = (2, 3, 32, 32), (2, 3, 64, 64), (2, 9)
+_SOUND = {
+    **_SIZES, **_LABELS, "conv_dim": [16, 16, 16], "conv_stride": [5, 2, 2], "conv_kernel": [10, 3, 2],
+    "num_feat_extract_layers": 3, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4,
+    "classifier_proj_size": 16,
+}  # fmt: skip
+_SMALL, _LARGE, _IDS, _WAVES = (2, 3, 32, 32), (2, 3, 64, 64), (2, 9), (2, 400)
 # By the name in the table: the class without its kind, what it is for, the fields of its configuration, the input.
 MODELS: dict[str, tuple[str, str, dict[str, Any], tuple[int, ...]]] = {
     "BERT": ("Bert", "SequenceClassification", {**_TEXT, **_LABELS}, _IDS),
@@ -59,6 +64,11 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], tuple[int, ...]]] = {
     "Qwen2": ("Qwen2", "CausalLM", {**_TEXT, "num_key_value_heads": 4, "use_cache": False}, _IDS),
     "T5's encoder": ("T5", "EncoderModel", {
         "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "vocab_size": WORDS}, _IDS),
+    "wav2vec 2.0": ("Wav2Vec2", "SequenceClassification", {**_SOUND, "feat_extract_norm": "group"}, _WAVES),
+    "wav2vec 2.0, large": ("Wav2Vec2", "SequenceClassification", {
+        **_SOUND, "feat_extract_norm": "layer", "do_stable_layer_norm": True}, _WAVES),
+    "HuBERT": ("Hubert", "SequenceClassification", _SOUND, _WAVES),
+    "Data2VecAudio": ("Data2VecAudio", "SequenceClassification", _SOUND, _WAVES),
     "ViT": ("ViT", "ImageClassification", _PATCHES, _SMALL),
     "DeiT": ("DeiT", "ImageClassification", _PATCHES, _SMALL),
     "BEiT": ("Beit", "ImageClassification", _PATCHES, _SMALL),

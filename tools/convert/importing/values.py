@@ -63,4 +63,15 @@ class Constant:
     movers: int = 1
 
 
+@dataclass(frozen=True)
+class Normalized(Constant):
+    """A weight whose rows along axis 0 are those of a parameter, each times a factor that the net computes.
+
+    Attributes:
+        factors: a blob, one for each row.
+    """
+
+    factors: Value = field(kw_only=True)
+
+
 Result = Value | Constant | Sequence[Value]

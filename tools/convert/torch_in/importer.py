@@ -46,12 +46,15 @@ class TorchModel(Model):
             not have is float32 in a file (1 / 3 where the graph divides by 3).
         matrices: by the name of a graph's value, the weights by which its pixels are sums of pixels, along each spatial
             axis, as float32 in a file rounds them.
+        replaced: by the name of a graph's value, the parameter that the net trains in place of those that the value is
+            computed of.
         outputs: the blobs that the program returns, in its order.
     """
 
     parameters: Mapping[tuple[str, int], Constant] = field(default_factory=dict)
     roundings: Mapping[str, torch.Tensor] = field(default_factory=dict)
     matrices: Mapping[str, Sequence[torch.Tensor]] = field(default_factory=dict)
+    replaced: Mapping[str, Constant] = field(default_factory=dict)
     outputs: Sequence[str] = ()
 
 
@@ -84,6 +87,7 @@ class _Import:
         self.inputs: set[str] = set()
         self.roundings: dict[str, torch.Tensor] = {}
         self.matrices: dict[str, Sequence[torch.Tensor]] = {}
+        self.replaced: dict[str, Constant] = {}
         self.values: dict[str, str] = {}
         """By blob, as it is called before layers work in place, the graph's value."""
 
@@ -109,6 +113,7 @@ class _Import:
             parameters=self.made.parameters(),
             roundings=self.roundings,
             matrices=self.matrices,
+            replaced=self.replaced,
             outputs=[renamed[blob] for blob in outputs],
             shapes=self.made.shapes,
         )
@@ -202,6 +207,8 @@ class _Import:
                 result = moved(operation, result)
         if operation.rounding is not None:
             self.roundings[node.name] = operation.rounding
+        if operation.replaced is not None:
+            self.replaced[node.name] = operation.replaced
         if operation.matrices is not None:
             self.matrices[node.name] = operation.matrices
         if works_in_place(node):

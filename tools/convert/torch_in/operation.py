@@ -136,6 +136,7 @@ class Operation(importing.Operation):
         name: the operator's, for the layer's name.
         arguments: by name.
         inputs: the nodes before it that it reads.
+        replaced: the parameter that the net trains in place of those that the node's value is computed of, where it is.
         shape: of the node's value; () for a list of values.
     """
 
@@ -144,6 +145,7 @@ class Operation(importing.Operation):
         super().__init__(made, shape_of(node) if isinstance(value, torch.Tensor) else ())
         self.node = node
         self.inputs = node.all_input_nodes
+        self.replaced: Constant | None = None
         self._known = known
         self.name = operator_name(node)
         self.arguments = arguments_of(node)
