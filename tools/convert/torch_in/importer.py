@@ -34,6 +34,7 @@ from mgcaffe.tools.convert.torch_in.operation import (
 )
 from mgcaffe.tools.convert.torch_in.operators import OPERATORS
 from mgcaffe.tools.convert.torch_in.shapes import shuffle_of
+from mgcaffe.tools.convert.torch_in.zeroed import find_zeroed
 
 
 @dataclass
@@ -136,7 +137,11 @@ class _Import:
         """Find nodes that are one layer together; but for the last one they need none of their own."""
         left = [node for node in self.nodes if node not in self.done]
         constants = {node: each.tensor for node, each in self.known.items() if isinstance(each, Constant)}
-        self.idioms = {**find_idioms(left), **find_interactions(left, constants)}
+        self.idioms = {
+            **find_idioms(left),
+            **find_interactions(left, constants),
+            **find_zeroed(left, constants),
+        }
         for last, idiom in self.idioms.items():
             self.done |= idiom.nodes - {last}
 
@@ -214,6 +219,8 @@ class _Import:
         if works_in_place(node):
             self._replace(place, node, result)
         self.known[node] = result
+        if idiom is not None and idiom.changes:
+            return
         if isinstance(result, Value) and not result.pad and result.blob not in self.inputs:
             if result.blob not in self.values or node.name in self.program.graph_signature.user_outputs:
                 self.values[result.blob] = node.name

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from mgcaffe.tools.convert.importing import activations, filters, normalization
-from mgcaffe.tools.convert.importing.arithmetic import product_of, with_constant
+from mgcaffe.tools.convert.importing.arithmetic import product_of, sum_of, with_constant
 from mgcaffe.tools.convert.importing.reductions import reduced
 from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Normalized, Result, Value
@@ -57,9 +57,13 @@ def transposed_convolution(op: Operation) -> Value:
 
 
 def linear(op: Operation) -> Value:
-    """linear: InnerProduct over the last axis."""
-    x, weight, bias = op.blob("input"), op.constant("weight"), op.constant("bias")
+    """linear: InnerProduct over the last axis; Bias where the bias is computed."""
+    x, weight = op.blob("input"), op.constant("weight")
     assert weight is not None
+    if isinstance(op["bias"], Value):
+        op.shape = (*x.shape[:-1], len(weight.tensor))
+        return sum_of(op, filters.inner_product(op, x, weight, None), op["bias"])
+    bias = op.constant("bias")
     if not isinstance(weight, Normalized):
         return filters.inner_product(op, x, weight, bias)
     return _with_factors(op, filters.inner_product(op, x, weight, None), weight.factors, bias, len(x.shape) - 1)
