@@ -76,6 +76,8 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], tuple[int, ...]]] = {
         **_SIZES, "image_size": 32, "patch_size": 8, "projection_dim": CLASSES}, _SMALL),
     "Swin": ("Swin", "ImageClassification", {
         "image_size": 32, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4, **_LABELS}, _SMALL),
+    "Swin V2": ("Swinv2", "ImageClassification", {
+        "image_size": 32, "embed_dim": 16, "depths": [1, 2], "num_heads": [2, 4], "window_size": 4, **_LABELS}, _SMALL),
     "PVT": ("Pvt", "ImageClassification", {**_STAGES, "image_size": 64, "num_attention_heads": [1, 2, 2, 4]}, _LARGE),
     "LeViT": ("Levit", "ImageClassification", {
         "image_size": 64, "hidden_sizes": [16, 24, 32], "num_attention_heads": [2, 2, 2], "depths": [1, 1, 1],

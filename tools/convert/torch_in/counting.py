@@ -32,12 +32,17 @@ def is_counted(node: Node) -> bool:
 
 
 def _bounded(op: Operation, value: Result, largest: float) -> Result:
-    """Return a value of whole numbers that are at most so large, or of others as it is."""
-    if not is_counted(op.node) or not isinstance(value, Value):
+    """Return a value with the bound that its whole numbers have; one of other numbers as it is."""
+    return _with_bound(op, value, largest) if is_counted(op.node) else value
+
+
+def _with_bound(op: Operation, value: Result, largest: float) -> Result:
+    if isinstance(value, Constant):
         return value
     if largest > MOST_ROWS:
         op.refuse(f"it makes whole numbers of up to {largest:.0f}; float32 has all of them up to {MOST_ROWS}")
-    return replace(value, largest=math.ceil(largest))
+    bound = math.ceil(largest)
+    return replace(value, largest=bound) if isinstance(value, Value) else [replace(x, largest=bound) for x in value]
 
 
 def _largest(op: Operation, value: Any) -> float:
@@ -47,12 +52,12 @@ def _largest(op: Operation, value: Any) -> float:
         NetError: it is a blob of whole numbers of which nothing is known.
     """
     if isinstance(value, Constant):
-        return float(value.tensor.abs().max()) if value.tensor.numel() else 0
+        return float(value.tensor.double().abs().max()) if value.tensor.numel() else 0
     if isinstance(value, Value):
         if value.largest is None and any(op.value_of(each) == value and is_counted(each) for each in op.inputs):
             op.refuse(COMPUTES_WITH_WHOLE, _CAST)
         return value.largest or 0
-    return abs(value) if isinstance(value, (int, float)) else 0
+    return float(abs(value)) if isinstance(value, (int, float)) else 0
 
 
 def moved(op: Operation, result: Result) -> Result:
@@ -62,17 +67,14 @@ def moved(op: Operation, result: Result) -> Result:
     known = [op.value_of(each) for each in op.inputs]
     if any(isinstance(each, Value) and each.largest is None for each in known):
         return result
-    largest = math.ceil(max(_largest(op, each) for each in known))
-    if isinstance(result, Value):
-        return replace(result, largest=largest)
-    return result if isinstance(result, Constant) else [replace(each, largest=largest) for each in result]
+    return _with_bound(op, result, max(_largest(op, each) for each in known))
 
 
 def _sum(op: Operation) -> float:
     one, two = (_largest(op, op[name]) for name in ("self", "other"))
     if holds_flags(op.node):
         op.refuse("it is true where one of two flags is, which no layer computes", "cast the flags: mask.int()")
-    return one + abs(op["alpha"]) * two
+    return one + float(abs(op["alpha"])) * two
 
 
 def _product(op: Operation) -> float:
@@ -113,7 +115,7 @@ def _of_counts(function: Callable[[Operation], Result], largest: Callable[[Opera
 def add(op: Operation) -> Result:
     """add: Eltwise SUM, Bias, or Power with a number; nothing with a zero, of whole numbers."""
     if is_counted(op.node) and op["other"] == 0 and isinstance(op["self"], Value):
-        return op["self"]  # type: ignore[no-any-return]
+        return op["self"]
     return arithmetic.add(op)
 
 
@@ -122,7 +124,7 @@ def _as_number(op: Operation) -> int:
     other = op["other"]
     if isinstance(other, Constant) and not other.trained and other.tensor.numel() == 1:
         other = other.tensor.item()
-    if not isinstance(other, (bool, int, float)) or other != int(other) or abs(other) > MOST_ROWS:
+    if not isinstance(other, (bool, int, float)) or not float(other).is_integer() or abs(other) > MOST_ROWS:
         op.refuse(f"it compares whole numbers with something else than one whole number of at most {MOST_ROWS}")
     return int(other)
 
@@ -131,7 +133,7 @@ def _flags(op: Operation, x: Value, param: Mapping[str, float], limit: int = 0, 
     """Tell where a function of whole numbers, as a Power has it, is above a limit, or where it is not."""
     if param:
         x = op.layer("Power", [x], x.shape, part="difference", power_param=param)
-    fields = {"threshold_param": {"threshold": limit}} if limit else {}
+    fields: dict[str, Any] = {"threshold_param": {"threshold": limit}} if limit else {}
     y = op.layer("Threshold", [x], x.shape, part="not" if inverted else "", **fields)
     return replace(_inverted(op, y) if inverted else y, largest=1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -159,6 +160,9 @@ COUNTED = {
     "at most so many": (lambda ids: (ids > 0).cumsum(1).clamp(1, 3), ["Threshold", *_SUMS, "Clip"]),
     "as many flags": (
         lambda ids: (ids > 2).sum(1, keepdim=True).expand(-1, 7), ["Threshold", "Reduction", "Reshape", "Tile"]),
+    "cut": (
+        lambda ids: (ids > 2).long().split([2, 5], 1)[1].sum(1, keepdim=True).expand(-1, 7),
+        ["Threshold", "Slice", "Reduction", "Reshape", "Tile"]),
     "joined": (
         lambda ids: torch.cat([(ids > 2)[:, :3].long() * 2, torch.ones(4, 4, dtype=torch.long)], 1) + 1,
         None),
@@ -208,6 +212,9 @@ REFUSED = {
     "totals of ids": (lambda ids: ids.sum(1, keepdim=True), "it computes with whole numbers"),
     "two ids": (lambda ids: (ids == ids[:, :1]).long(), "it compares whole numbers with something else"),
     "half an id": (lambda ids: (ids > 0.5).long(), "it compares whole numbers with something else"),
+    "more than any": (lambda ids: (ids < math.inf).long(), "it compares whole numbers with something else"),
+    "joined with too large ones": (
+        lambda ids: torch.cat([(ids > 2).long(), torch.full((4, 1), 2**24 + 1)], 1)[:, 1:], "of up to 16777217"),
     "a number that float32 lacks": (lambda ids: (ids != 2**24 + 1).long(), "it compares whole numbers with something"),
     "too large": (lambda ids: (ids > 2) * (2**24 + 1), "whole numbers of up to 16777217"),
     "one of two flags": (lambda ids: ((ids > 2) + (ids < 1)).long(), "it is true where one of two flags is"),
