@@ -3,9 +3,9 @@
     python benchmarks/hugging_face_models.py [--only NAME...] [--write]
 
 The models are small: two layers of 32 values and the like, with random weights, and statistics of BatchNorm; nothing is
-downloaded. Each is exported in evaluation mode, made a net, and both run on the same seeded input, ids of words or an
-image. One training step is compared as well, in float64: loss and gradients of all parameters, dropout off, BatchNorm
-by the batch. `--write` replaces the table in the page. Needs transformers (`pip install transformers`).
+downloaded. Each is exported in evaluation mode, made a net, and both run on the same seeded input: ids of words, a
+sound or an image. One training step is compared as well, in float64: loss and gradients of all parameters, dropout off,
+BatchNorm by the batch. `--write` replaces the table in the page. Needs transformers (`pip install transformers`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CLASSES, WORDS = 5, 100
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 _TEXT = {**_SIZES, "vocab_size": WORDS, "max_position_embeddings": 32}
 _FEW_WORDS = {**_TEXT, "vocab_size": 12, "pad_token_id": 1}
-"""So that words are padding."""
+"""So that words are padding, which a mask leaves out."""
 _LABELS = {"num_labels": CLASSES}
 _PATCHES = {**_SIZES, **_LABELS, "image_size": 32, "patch_size": 8}
 _STAGES = {**_LABELS, "hidden_sizes": [8, 16, 16, 32], "depths": [1, 1, 1, 1]}
@@ -58,6 +58,9 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], tuple[int, ...]]] = {
     "GPT-2": ("GPT2", "LMHeadModel", {
         "n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": WORDS, "n_positions": 32, "use_cache": False,
         "bos_token_id": 0, "eos_token_id": 0}, _IDS),
+    "GPT-2, padded": ("GPT2", "LMHeadModel", {
+        "n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 12, "n_positions": 32, "use_cache": False,
+        "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 1}, _IDS),
     "GPT-NeoX": ("GPTNeoX", "CausalLM", {**_TEXT, "use_cache": False}, _IDS),
     "Llama": ("Llama", "CausalLM", {**_TEXT, "use_cache": False}, _IDS),
     "Mistral": ("Mistral", "CausalLM", {**_TEXT, "num_key_value_heads": 2, "use_cache": False}, _IDS),
@@ -94,15 +97,17 @@ _UNNAMED = ("LMHeadModel", "EncoderModel", "ModelWithProjection")
 
 
 class First(torch.nn.Module):
-    """A model's first output, with the scores behind the batch; words are whole numbers."""
+    """A model's first output, with the scores behind the batch; words are whole numbers, and one may be padding."""
 
-    def __init__(self, model: torch.nn.Module, *, words: bool) -> None:
+    def __init__(self, model: torch.nn.Module, *, words: bool, padding: int | None) -> None:
         super().__init__()
-        self.model, self.words = model, words
+        self.model, self.words, self.padding = model, words, padding
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return (N, classes) or (N, classes, ...)."""
-        y: torch.Tensor = self.model(x.long() if self.words else x, return_dict=False)[0]
+        x = x.long() if self.words else x
+        mask = {} if self.padding is None else {"attention_mask": x.ne(self.padding)}
+        y: torch.Tensor = self.model(x, return_dict=False, **mask)[0]
         return y.transpose(1, 2) if y.dim() == 3 else y
 
 
@@ -114,7 +119,7 @@ def seeded_model(name: str) -> tuple[torch.nn.Module, tuple[int, ...]]:
     configuration = getattr(transformers, f"{kind}Config")(**fields)
     model = getattr(transformers, f"{kind}{purpose}" if purpose in _UNNAMED else f"{kind}For{purpose}")(configuration)
     randomize_statistics(model)
-    return First(model, words=shape is _IDS).eval(), shape
+    return First(model, words=shape is _IDS, padding=fields.get("pad_token_id")).eval(), shape
 
 
 def row(name: str) -> str:

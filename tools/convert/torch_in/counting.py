@@ -15,20 +15,16 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from mgcaffe.tools.convert.importing.arithmetic import with_constant
 from mgcaffe.tools.convert.importing.axes import check_size, multiplied
 from mgcaffe.tools.convert.importing.operation import COMPUTES_WITH_WHOLE
 from mgcaffe.tools.convert.importing.products import MOST_ROWS, looked_up_by
-from mgcaffe.tools.convert.importing.shapes import permuted, reshaped, tiled
+from mgcaffe.tools.convert.importing.shapes import expanded, permuted, reshaped, tiled
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
-from mgcaffe.tools.convert.torch_in import activations, arithmetic
-from mgcaffe.tools.convert.torch_in.operation import Operation, holds_flags, holds_whole_numbers
+from mgcaffe.tools.convert.torch_in import activations, arithmetic, products
+from mgcaffe.tools.convert.torch_in.operation import Operation, holds_flags, holds_whole_numbers, is_counted
 
-_CAST = "cast an input that is also read as numbers in forward: ids.long()"
-
-
-def is_counted(node: Node) -> bool:
-    """Return whether a node's value is whole numbers or flags."""
-    return holds_whole_numbers(node) or holds_flags(node)
+_CAST = "cast an input of whole numbers in forward: ids.long()"
 
 
 def _bounded(op: Operation, value: Result, largest: float) -> Result:
@@ -168,10 +164,50 @@ def _not(op: Operation) -> Result:
     return replace(_inverted(op, x), largest=1)
 
 
+def both(op: Operation) -> Result:
+    """__and__, bitwise_and, logical_and of flags: Eltwise PROD; Scale by those that are known, unless all are true."""
+    one, two = op["self"], op["other"]
+    if not all(map(holds_flags, op.inputs)) or len(op.inputs) != 2:
+        op.refuse("it joins bits of numbers, which no layer does; flags are joined")
+    if isinstance(one, Constant):
+        one, two = two, one
+    if not isinstance(two, Constant):
+        return _bounded(op, arithmetic.multiply(op), 1)
+    x = expanded(op, op.as_blob(one), op.shape)
+    return _bounded(op, x if two.tensor.all() else with_constant(op, "Scale", x, Constant(two.tensor.float())), 1)
+
+
+def index(op: Operation) -> Result:
+    """index with numbers that are known; of whole numbers and flags Reshape, where it takes each once."""
+    if any(is_counted(each) and isinstance(op.value_of(each), Value) for each in op.inputs[1:]):
+        op.refuse(COMPUTES_WITH_WHOLE, _CAST)
+    result = products.index(op)
+    return moved(op, result) if is_counted(op.inputs[0]) else result
+
+
+def masked(function: Callable[[Operation], Result]) -> Callable[[Operation], Result]:
+    """Return the function of an operator that reads a mask: flags, where it is computed."""
+
+    def convert(op: Operation) -> Result:
+        for name, each in op.arguments.items():
+            if isinstance(each, Node) and is_counted(each) and isinstance(op[name], Value):
+                if name not in _MASKS or not holds_flags(each):
+                    op.refuse(COMPUTES_WITH_WHOLE, _CAST)
+        return function(op)
+
+    convert.__doc__ = function.__doc__
+    return convert
+
+
+_MASKS = ("attn_mask", "mask", "condition")
+
+
 def cast(op: Operation) -> Result:
     """to, type_as: nothing; of whole numbers to flags Power and Threshold."""
     given, made = (node.meta["val"].dtype for node in (op.inputs[0], op.node))
     value: Any = op["self"]
+    if made == torch.bool and given.is_floating_point:
+        op.refuse("it makes flags of floating-point numbers; they are made of whole ones", _CAST)
     if not isinstance(value, Value) or not is_counted(op.inputs[0]) or made == given:
         return activations.unchanged(op)
     if made == torch.bool:
@@ -235,6 +271,9 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "mul": _of_counts(arithmetic.multiply, _product),
     "div": _of_counts(arithmetic.divide, _quotient),
     "sum": _of_counts(arithmetic.total, _total),
+    **dict.fromkeys(("__and", "bitwise_and", "logical_and"), both),
+    **{name: masked(products.OPERATORS[name]) for name in ("scaled_dot_product_attention", "masked_fill", "where")},
+    "index": index,
     "cumsum": cumulative_sum,
     "gather": gather,
 }

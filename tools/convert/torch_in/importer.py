@@ -18,7 +18,7 @@ from mgcaffe.tools.convert.importing.shapes import shuffled
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.model import Model
 from mgcaffe.tools.convert.torch_in.constants import constant_values, constants_of
-from mgcaffe.tools.convert.torch_in.counting import COUNTING, is_counted, moved
+from mgcaffe.tools.convert.torch_in.counting import COUNTING, moved
 from mgcaffe.tools.convert.torch_in.idioms import Idiom, find_idioms
 from mgcaffe.tools.convert.torch_in.interactions import find_interactions
 from mgcaffe.tools.convert.torch_in.look_ups import LOOKING_UP, MOVING
@@ -26,6 +26,7 @@ from mgcaffe.tools.convert.torch_in.operation import (
     CHECKS,
     Operation,
     holds_whole_numbers,
+    is_counted,
     memory_of,
     operator_name,
     refuse,

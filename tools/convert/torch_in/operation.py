@@ -59,6 +59,11 @@ def holds_flags(node: Node) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype == torch.bool
 
 
+def is_counted(node: Node) -> bool:
+    """Return whether a node's value is whole numbers or flags."""
+    return holds_whole_numbers(node) or holds_flags(node)
+
+
 def is_copy(node: Node) -> bool:
     """Return whether the operator makes the same values, or the same as other numbers, in memory of their own."""
     if operator_name(node) in ("to", "type_as"):
