@@ -55,6 +55,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], tuple[int, ...]]] = {
     "RoBERTa": ("Roberta", "SequenceClassification", {**_FEW_WORDS, **_LABELS, "type_vocab_size": 1}, _IDS),
     "XLM-R": ("XLMRoberta", "SequenceClassification", {**_FEW_WORDS, **_LABELS, "type_vocab_size": 1}, _IDS),
     "CamemBERT": ("Camembert", "SequenceClassification", {**_FEW_WORDS, **_LABELS, "type_vocab_size": 1}, _IDS),
+    "MPNet": ("MPNet", "SequenceClassification", {**_FEW_WORDS, **_LABELS}, _IDS),
     "GPT-2": ("GPT2", "LMHeadModel", {
         "n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": WORDS, "n_positions": 32, "use_cache": False,
         "bos_token_id": 0, "eos_token_id": 0}, _IDS),
@@ -71,6 +72,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], tuple[int, ...]]] = {
     "wav2vec 2.0, large": ("Wav2Vec2", "SequenceClassification", {
         **_SOUND, "feat_extract_norm": "layer", "do_stable_layer_norm": True}, _WAVES),
     "HuBERT": ("Hubert", "SequenceClassification", _SOUND, _WAVES),
+    "WavLM": ("WavLM", "SequenceClassification", _SOUND, _WAVES),
     "Data2VecAudio": ("Data2VecAudio", "SequenceClassification", _SOUND, _WAVES),
     "ViT": ("ViT", "ImageClassification", _PATCHES, _SMALL),
     "DeiT": ("DeiT", "ImageClassification", _PATCHES, _SMALL),

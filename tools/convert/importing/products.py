@@ -293,12 +293,13 @@ def chosen_along(op: Operation, x: Value, axis: int, numbers: torch.Tensor) -> V
     return reshaped(op, y, (*x.shape[:axis], *numbers.shape, *x.shape[axis + 1 :]), "reshape")
 
 
-def for_each_item(op: Operation, constant: Constant, source: Value) -> Value:
+def for_each_item(op: Operation, given: Constant | Value, source: Value) -> Value:
     """Give each item of a batch a parameter or constant: a Bias of zeros, which are made of another blob's items.
 
     Args:
         op: the operator; its shape is that of the result, (N, ...).
-        constant: of a shape that broadcasts to it, without an axis of items or with one of size 1.
+        given: of a shape that broadcasts to it, without an axis of items or with one of size 1; a blob that is computed
+            of parameters alone.
         source: any blob (N, ...).
     """
     shape = op.shape
@@ -307,4 +308,6 @@ def for_each_item(op: Operation, constant: Constant, source: Value) -> Value:
         source = op.layer("Reduction", [source], items, part="items", reduction_param={"axis": 1})
     y = op.layer("Power", [source], items, part="zeros", power_param={"scale": 0})
     y = reshaped(op, y, (*items, *(1,) * (len(shape) - 1)), "axes")
-    return with_constant(op, "Bias", tiled(op, y, [1, *shape[1:]]), constant)
+    y = tiled(op, y, [1, *shape[1:]])
+    op.shape = shape
+    return with_constant(op, "Bias", y, given) if isinstance(given, Constant) else sum_of(op, y, given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch.fx import Node
@@ -106,7 +107,7 @@ def _keeps_all(op: Operation) -> bool:
     x, given = op["self"], op.arguments.get("indices")
     if not isinstance(x, Value) or given is None or math.prod(x.shape) != math.prod(op.shape):
         return False
-    numbers = [op.value_of(each) if isinstance(each, Node) else slice(None) for each in given]
+    numbers: list[Any] = [op.value_of(each) if isinstance(each, Node) else slice(None) for each in given]
     if any(isinstance(each, Value) for each in numbers):
         return False
     places = torch.arange(math.prod(x.shape)).view(x.shape)

@@ -96,10 +96,13 @@ def _image(op: Operation) -> Value:
 
 
 def repeat(op: Operation) -> Value:
-    """repeat, tile: Tile for each axis that is repeated."""
+    """repeat, tile: Tile for each axis that is repeated; of the batch Bias, with what has none of its own."""
     x = op.blob()
     given = op["repeats" if "repeats" in op.arguments else "dims"]
     x = shapes.with_rank(op, x, len(given))
+    source = _items_for(op, x)
+    if source is not None and list(given[1:]) == [1] * (len(x.shape) - 1):
+        return for_each_item(op, x, source)
     return shapes.tiled(op, x, [1] * (len(x.shape) - len(given)) + list(given))
 
 
@@ -116,9 +119,16 @@ def expand(op: Operation) -> Result:
     value = op.blob()
     if value.shape == op.shape or (_is_scale(value.shape, op.shape) and _readers_broadcast(op)):
         return value
-    tiled = shapes.expanded(op, value, op.shape)
+    source = _items_for(op, value)
+    tiled = shapes.expanded(op, value, op.shape) if source is None else for_each_item(op, value, source)
     op.made.share_memory(tiled, value)
     return tiled
+
+
+def _items_for(op: Operation, value: Value) -> Value | None:
+    """Return a blob of as many items as a value is to be given, which has none; None where it is not so."""
+    has_one = len(value.shape) < len(op.shape) or value.shape[:1] == (1,)
+    return op.any_blob(op.shape[0]) if has_one and op.shape[0] != 1 and op.made.is_fixed(value) else None
 
 
 def _is_scale(shape: Shape, whole: Shape) -> bool:

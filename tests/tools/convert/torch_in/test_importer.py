@@ -257,7 +257,7 @@ REFUSED = {
         lambda x: x[:, torch.tensor([0, 1]), :, torch.tensor([0, 1])], "along axes that are not neighbours"),
     "another norm": (lambda x: torch.linalg.vector_norm(x, 3, 1), "it is a norm of order 3"),
     "whole numbers": (lambda x: x.to(torch.int64), "it makes whole numbers for an output"),
-    "truth values": (lambda x: x.to(torch.bool), "it makes numbers of another type"),
+    "truth values": (lambda x: x.to(torch.bool), "it makes flags of floating-point numbers"),
     "nothing but the input": (lambda x: x, "output 'inputs_0' is not computed"),
     "empty interval": (lambda x: x.clamp(1, -1), "its interval is empty: 1 to -1"),
     "dropout of channels in training": (lambda x: F.dropout2d(x, training=True), "it was exported in training mode"),
