@@ -12,7 +12,14 @@ from mgcaffe.tools.convert.importing.axes import flipped
 from mgcaffe.tools.convert.importing.products import chosen_along, for_each_item, joined_to_items
 from mgcaffe.tools.convert.importing.shapes import cut, flattened, joined, permuted, range_of, reshaped, shuffled
 from mgcaffe.tools.convert.importing.values import Constant, Result, Shape, Value
-from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, operator_name, refuse, shape_of
+from mgcaffe.tools.convert.torch_in.operation import (
+    Operation,
+    arguments_of,
+    is_counted,
+    operator_name,
+    refuse,
+    shape_of,
+)
 
 
 def reshape(op: Operation) -> Result:
@@ -221,11 +228,13 @@ def _range(node: Node) -> tuple[int, int, int]:
 def part(op: Operation) -> Result:
     """select, slice, narrow: Slice; all parts that are taken of a blob along an axis by one layer.
 
-    slice with a step: InnerProduct with weights of ones and zeros.
+    slice with a step: InnerProduct with weights of ones and zeros; of ids Slice and Concat.
     """
     x = op.blob()
     axis, start, end = _range(op.node)
     step = op.arguments.get("step") or 1
+    if step != 1 and is_counted(op.inputs[0]):
+        return shapes.taken_apart(op, x, axis, [start + step * each for each in range(op.shape[axis])])
     if step != 1:
         return chosen_along(op, x, axis, start + step * torch.arange(op.shape[axis]))
     users = op.node.args[0].users  # type: ignore[union-attr]
@@ -239,12 +248,15 @@ def part(op: Operation) -> Result:
 
 
 def flip(op: Operation) -> Value:
-    """flip: InnerProduct for each axis, with the ones of a reversed unit matrix."""
+    """flip: InnerProduct for each axis, with the ones of a reversed unit matrix; of ids Slice and Concat."""
     x = op.blob()
     for axis in (each % len(x.shape) for each in op["dims"]):
         if axis == 0 and op.first_is_batch:
             op.refuse("it reverses the order of the batch, which no layer does")
-        x = flipped(op, x, axis, f"axis{axis}")
+        if is_counted(op.inputs[0]):
+            x = shapes.taken_apart(op, x, axis, range(x.shape[axis] - 1, -1, -1), f"axis{axis}")
+        else:
+            x = flipped(op, x, axis, f"axis{axis}")
     return x
 
 
