@@ -147,6 +147,7 @@ COUNTED = {
     "flags of ids": (lambda ids: ids.bool().long(), ["Power", "Threshold"]),
     "flags of counts": (
         lambda ids: (ids > 2).int().cumsum(1).bool().long(), ["Threshold", *_SUMS, "Power", "Threshold"]),
+    "detached flags": (lambda ids: (ids > 2).detach().long(), ["Threshold"]),
     "flags of flags": (lambda ids: (ids > 2).bool().long(), ["Threshold"]),
     "sums along the last axis": (lambda ids: (ids > 2).cumsum(-1), ["Threshold", *_SUMS]),
     "sums along an axis between": (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils.parametrizations import weight_norm
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 from mgcaffe.errors import NetError
 from mgcaffe.tools.convert.torch_in.importer import import_program
@@ -167,3 +167,9 @@ def test_other_weights_that_are_computed_are_refused(function, message):
     with pytest.raises(NetError, match=message) as caught:
         import_program(program, name="net", file="net")
     assert caught.value.location is not None
+
+
+def test_a_weight_over_its_spectral_norm_is_refused():
+    module = scored(spectral_norm(nn.Conv1d(4, 6, 3)), 6)
+    with pytest.raises(NetError, match=r"no layer computes this operator \(operator aten\.mv"):
+        import_program(export_module(module, ROWS, "the module"), name="net", file="net")
