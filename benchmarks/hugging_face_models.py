@@ -3,9 +3,9 @@
     python benchmarks/hugging_face_models.py [--only NAME...] [--write]
 
 The models are small: two layers of 32 values and the like, with random weights, and statistics of BatchNorm; nothing is
-downloaded. Each is exported in evaluation mode, made a net, and both run on the same seeded input, ids of words or an
-image. One training step is compared as well, in float64: loss and gradients of all parameters, dropout off, BatchNorm
-by the batch. `--write` replaces the table in the page. Needs transformers (`pip install transformers`).
+downloaded. Each is exported in evaluation mode, made a net, and both run on the same seeded input: ids of words, a
+sound or an image. One training step is compared as well, in float64: loss and gradients of all parameters, dropout off,
+BatchNorm by the batch. `--write` replaces the table in the page. Needs transformers (`pip install transformers`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,17 @@ from mgcaffe.tools.convert.training_step import compare_steps
 CLASSES, WORDS = 5, 100
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 _TEXT = {**_SIZES, "vocab_size": WORDS, "max_position_embeddings": 32}
+_FEW_WORDS = {**_TEXT, "vocab_size": 12, "pad_token_id": 1}
+"""So that words are padding, which a mask leaves out."""
 _LABELS = {"num_labels": CLASSES}
 _PATCHES = {**_SIZES, **_LABELS, "image_size": 32, "patch_size": 8}
 _STAGES = {**_LABELS, "hidden_sizes": [8, 16, 16, 32], "depths": [1, 1, 1, 1]}
-_SMALL, _LARGE, _IDS = (2, 3, 32, 32), (2, 3, 64, 64), (2, 9)
+_SOUND = {
+    **_SIZES, **_LABELS, "conv_dim": [16, 16, 16], "conv_stride": [5, 2, 2], "conv_kernel": [10, 3, 2],
+    "num_feat_extract_layers": 3, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4,
+    "classifier_proj_size": 16,
+}  # fmt: skip
+_SMALL, _LARGE, _IDS, _WAVES = (2, 3, 32, 32), (2, 3, 64, 64), (2, 9), (2, 400)
 # By the name in the table: the class without its kind, what it is for, the fields of its configuration, the input.
 MODELS: dict[str, tuple[str, str, dict[str, Any], tuple[int, ...]]] = {
     "BERT": ("Bert", "SequenceClassification", {**_TEXT, **_LABELS}, _IDS),
@@ -45,15 +52,28 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], tuple[int, ...]]] = {
         **_LABELS}, _IDS),
     "ALBERT": ("Albert", "SequenceClassification", {**_TEXT, **_LABELS, "embedding_size": 16}, _IDS),
     "ELECTRA": ("Electra", "SequenceClassification", {**_TEXT, **_LABELS, "embedding_size": 16}, _IDS),
+    "RoBERTa": ("Roberta", "SequenceClassification", {**_FEW_WORDS, **_LABELS, "type_vocab_size": 1}, _IDS),
+    "XLM-R": ("XLMRoberta", "SequenceClassification", {**_FEW_WORDS, **_LABELS, "type_vocab_size": 1}, _IDS),
+    "CamemBERT": ("Camembert", "SequenceClassification", {**_FEW_WORDS, **_LABELS, "type_vocab_size": 1}, _IDS),
+    "MPNet": ("MPNet", "SequenceClassification", {**_FEW_WORDS, **_LABELS}, _IDS),
     "GPT-2": ("GPT2", "LMHeadModel", {
         "n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": WORDS, "n_positions": 32, "use_cache": False,
         "bos_token_id": 0, "eos_token_id": 0}, _IDS),
+    "GPT-2, padded": ("GPT2", "LMHeadModel", {
+        "n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 12, "n_positions": 32, "use_cache": False,
+        "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 1}, _IDS),
     "GPT-NeoX": ("GPTNeoX", "CausalLM", {**_TEXT, "use_cache": False}, _IDS),
     "Llama": ("Llama", "CausalLM", {**_TEXT, "use_cache": False}, _IDS),
     "Mistral": ("Mistral", "CausalLM", {**_TEXT, "num_key_value_heads": 2, "use_cache": False}, _IDS),
     "Qwen2": ("Qwen2", "CausalLM", {**_TEXT, "num_key_value_heads": 4, "use_cache": False}, _IDS),
     "T5's encoder": ("T5", "EncoderModel", {
         "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "vocab_size": WORDS}, _IDS),
+    "wav2vec 2.0": ("Wav2Vec2", "SequenceClassification", {**_SOUND, "feat_extract_norm": "group"}, _WAVES),
+    "wav2vec 2.0, large": ("Wav2Vec2", "SequenceClassification", {
+        **_SOUND, "feat_extract_norm": "layer", "do_stable_layer_norm": True}, _WAVES),
+    "HuBERT": ("Hubert", "SequenceClassification", _SOUND, _WAVES),
+    "WavLM": ("WavLM", "SequenceClassification", _SOUND, _WAVES),
+    "Data2VecAudio": ("Data2VecAudio", "SequenceClassification", _SOUND, _WAVES),
     "ViT": ("ViT", "ImageClassification", _PATCHES, _SMALL),
     "DeiT": ("DeiT", "ImageClassification", _PATCHES, _SMALL),
     "BEiT": ("Beit", "ImageClassification", _PATCHES, _SMALL),
@@ -61,6 +81,8 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], tuple[int, ...]]] = {
         **_SIZES, "image_size": 32, "patch_size": 8, "projection_dim": CLASSES}, _SMALL),
     "Swin": ("Swin", "ImageClassification", {
         "image_size": 32, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4, **_LABELS}, _SMALL),
+    "Swin V2": ("Swinv2", "ImageClassification", {
+        "image_size": 32, "embed_dim": 16, "depths": [1, 2], "num_heads": [2, 4], "window_size": 4, **_LABELS}, _SMALL),
     "PVT": ("Pvt", "ImageClassification", {**_STAGES, "image_size": 64, "num_attention_heads": [1, 2, 2, 4]}, _LARGE),
     "LeViT": ("Levit", "ImageClassification", {
         "image_size": 64, "hidden_sizes": [16, 24, 32], "num_attention_heads": [2, 2, 2], "depths": [1, 1, 1],
@@ -77,15 +99,17 @@ _UNNAMED = ("LMHeadModel", "EncoderModel", "ModelWithProjection")
 
 
 class First(torch.nn.Module):
-    """A model's first output, with the scores behind the batch; words are whole numbers."""
+    """A model's first output, with the scores behind the batch; words are whole numbers, and one may be padding."""
 
-    def __init__(self, model: torch.nn.Module, *, words: bool) -> None:
+    def __init__(self, model: torch.nn.Module, *, words: bool, padding: int | None) -> None:
         super().__init__()
-        self.model, self.words = model, words
+        self.model, self.words, self.padding = model, words, padding
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return (N, classes) or (N, classes, ...)."""
-        y: torch.Tensor = self.model(x.long() if self.words else x, return_dict=False)[0]
+        x = x.long() if self.words else x
+        mask = {} if self.padding is None else {"attention_mask": x.ne(self.padding)}
+        y: torch.Tensor = self.model(x, return_dict=False, **mask)[0]
         return y.transpose(1, 2) if y.dim() == 3 else y
 
 
@@ -97,7 +121,7 @@ def seeded_model(name: str) -> tuple[torch.nn.Module, tuple[int, ...]]:
     configuration = getattr(transformers, f"{kind}Config")(**fields)
     model = getattr(transformers, f"{kind}{purpose}" if purpose in _UNNAMED else f"{kind}For{purpose}")(configuration)
     randomize_statistics(model)
-    return First(model, words=shape is _IDS).eval(), shape
+    return First(model, words=shape is _IDS, padding=fields.get("pad_token_id")).eval(), shape
 
 
 def row(name: str) -> str:

@@ -43,16 +43,28 @@ def value_names(net: Net) -> list[list[str]]:
 
 
 def fitting_inputs(net: Net, seed: int = 0) -> dict[str, np.ndarray]:
-    """Return seeded inputs that the net can read: noise, but whole numbers where layers want classes, rows or flags."""
+    """Return seeded inputs that the net can read: noise, but whole numbers where layers want classes, rows or flags.
+
+    A row that the net tells from all others, as it does padding, is as good as never among so many: a quarter are it.
+    What is told from others, and is no row, is such flags or the like.
+    """
     values = seeded_inputs({name: tuple(net.blobs[name].shape) for name in net.inputs}, seed)
     generator = np.random.default_rng(seed + 1)
     origins = {name: {name} for name in net.inputs}
     kinds: dict[str, _Kind | int] = {}
+    told_apart: dict[str, int] = {}
+    squares: dict[str, tuple[set[str], int]] = {}
     for node in net.nodes:
         read = [origins.get(blob.name, set()) for blob in node.bottoms]
         if node.layer.type in _MOVING:
             origins.update((top.name, set().union(*read)) for top in node.tops)
             continue
+        subtracted = _subtracted(node.layer)
+        if subtracted is not None:
+            squares[node.tops[0].name] = read[0], subtracted
+        if node.layer.type == "Threshold" and node.bottoms[0].name in squares:
+            names, subtracted = squares[node.bottoms[0].name]
+            told_apart.update(dict.fromkeys(names, subtracted))
         for number, names in enumerate(read):
             kind = _wanted_kind(node, number) if names else None
             if kind is None:
@@ -60,9 +72,13 @@ def fitting_inputs(net: Net, seed: int = 0) -> dict[str, np.ndarray]:
             for name in names:
                 known = kinds.get(name)
                 kinds[name] = min(kind, known) if isinstance(kind, int) and isinstance(known, int) else kind
+    for name, row in told_apart.items():
+        kinds.setdefault(name, max(row, 0) + 2)
     for name, kind in kinds.items():
         shape = values[name].shape
         found = generator.integers(0, kind, shape) if isinstance(kind, int) else kind(generator, shape)
+        if isinstance(kind, int) and 0 <= told_apart.get(name, -1) < kind:
+            found = np.where(generator.random(shape) < 0.25, told_apart[name], found)
         values[name] = found.astype(np.float32)
     return values
 
@@ -96,6 +112,15 @@ def _wanted_kind(node: Node, number: int) -> _Kind | int | None:
     if layer.type == "ROIPooling" and number == 1:
         return partial(_rectangles, shapes[0], layer.scale)
     return None
+
+
+def _subtracted(layer: Any) -> int | None:
+    """Return n where a layer computes (x - n)^2, as before a Threshold that tells n from others; None elsewhere."""
+    if layer.type != "Power":
+        return None
+    param = layer.param.power_param
+    fits = (param.power, param.scale) == (2, 1) and float(param.shift).is_integer()
+    return -int(param.shift) if fits else None
 
 
 def _bags(first: int, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

@@ -55,6 +55,11 @@ class TorchModule(Opened):
                 "the row of padding_idx stays what it is, also where the table learns elsewhere:"
                 f" {', '.join(dict.fromkeys(elsewhere))}"
             )
+        if replaced := [each.name.removesuffix(".normalized") for each in model.replaced.values()]:
+            self.notes.append(
+                "trained as one weight, where PyTorch trains its direction and lengths apart (weight_norm):"
+                f" {', '.join(dict.fromkeys(replaced))}"
+            )
         if dropping := [] if self._is_program else attentions_that_drop(self._module):
             self.notes.append(f"left out: the dropout of attention's weights in {', '.join(dropping)}")
         return model

@@ -58,10 +58,12 @@ class TorchTraining:
             if not constant.trained:
                 fixed[placeholders[name]] = tensor
                 continue
-            leaf = fed[name] = _held(tensor).requires_grad_()
-            leaf.register_post_accumulate_grad_hook(partial(self._give, constant.name, take))
+            fed[name] = self._leaf(constant.name, tensor, take)
+        leaves = {each.name: self._leaf(each.name, each.tensor, take) for each in self._model.replaced.values()}
         computed = constant_values(program.graph.nodes, fixed)
         held = {node: _held(value) for node, value in computed.items() if isinstance(value, torch.Tensor)}
+        replaced = self._model.replaced
+        held.update((node, leaves[replaced[node.name].name]) for node in program.graph.nodes if node.name in replaced)
         interpreter = _Trained(program.graph_module, held, self._model, self._names[output])
         arguments = [fed.get(name, held.get(node)) for name, node in placeholders.items()]
         del fed
@@ -71,6 +73,12 @@ class TorchTraining:
             return backward_of_loss(interpreter.scores, labels)
         except (RuntimeError, IndexError) as error:
             raise CannotTrain(f"PyTorch cannot compute it: {str(error).splitlines()[0]}") from None
+
+    def _leaf(self, name: str, tensor: torch.Tensor, take: Take) -> torch.Tensor:
+        """Return a parameter's values as what gets a gradient, which is handed over."""
+        leaf = _held(tensor).requires_grad_()
+        leaf.register_post_accumulate_grad_hook(partial(self._give, name, take))
+        return leaf
 
     def _give(self, name: str, take: Take, leaf: torch.Tensor) -> None:
         """Hand over a gradient, its rows in the net's order, and do not keep it.
@@ -154,7 +162,9 @@ class _Trained(OneType):
             given["scale"] = float(np.float32(scale_of(given["scale"], given["query"].shape[-1])))
         schema = n.target._schema
         ordered = [given.pop(each.name) for each in schema.arguments if not each.kwarg_only]
-        return self.call_function(n.target, tuple(ordered), given)
+        value = self.call_function(n.target, tuple(ordered), given)
+        # Whole numbers and flags become float32 in the graph, and here are computed with in float64.
+        return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
 def _held(tensor: torch.Tensor) -> torch.Tensor:

@@ -29,9 +29,9 @@ class Net(nn.Module):
         x.mul_(2)
         return self.fc(self.bn(self.conv(x)).relu().mean((2, 3)))
 
-class RunningSum(nn.Module):
+class RunningProduct(nn.Module):
     def forward(self, x):
-        return x.cumsum(1)
+        return x.cumprod(1)
 
 class Pixels(nn.Module):
     def forward(self, x):
@@ -119,8 +119,8 @@ def test_a_program_without_inputs_is_refused(folder, capsys):
 
 def test_modules_that_cannot_become_a_net_can_be_compared(folder):
     shape = [("", (2, 3, 4, 4))]
-    result = compare_models(["nets.py:RunningSum"], ["nets.py:RunningSum"], input_shapes=shape)
-    assert [each.name for each in result.differences] == ["cumsum"] and result.holds
+    result = compare_models(["nets.py:RunningProduct"], ["nets.py:RunningProduct"], input_shapes=shape)
+    assert [each.name for each in result.differences] == ["cumprod"] and result.holds
 
 
 def test_a_net_that_does_not_compute_the_same_gets_another_name(folder, capsys, monkeypatch):
@@ -137,7 +137,7 @@ def test_a_net_that_does_not_compute_the_same_gets_another_name(folder, capsys, 
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["nets.py:RunningSum", "net.prototxt", "--input_shape", "2,3,4,4"], 65, "nets.py:19:1: no layer computes"),
+        (["nets.py:RunningProduct", "net.prototxt", "--input_shape", "2,3,4,4"], 65, "nets.py:19:1: no layer computes"),
         (["nets.py:Net", "net.prototxt"], 2, "the shape of the input is not known"),
         (["nets.py:Net", "net.prototxt", "--input_shape", "2,5,6,6"], 65, "nets.py:15:1: torch.export refuses"),
         (["nets.py:Net", "w.caffemodel", "net.prototxt", "--input_shape", "2,3,6,6"], 2, "does not belong"),

@@ -12,11 +12,15 @@ import torch
 from mgcaffe.tools.convert.importing.arithmetic import product_of, sum_of, with_constant
 from mgcaffe.tools.convert.importing.axes import check_size, multiplied
 from mgcaffe.tools.convert.importing.operation import Operation
-from mgcaffe.tools.convert.importing.shapes import joined, permuted, reshaped, tiled
+from mgcaffe.tools.convert.importing.shapes import expanded, joined, permuted, reshaped, tiled
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 
 MOST_ROWS = 2**24
 """The most rows that numbers of float32 tell apart."""
+
+
+_PENALTY = 1e30
+"""Next to it no product counts, and it is finite, so that rows of nothing else have weights."""
 
 
 def matrix_product(op: Operation, a: Value, b: Value, *, transpose_b: bool = False, part: str = "") -> Value:
@@ -39,9 +43,18 @@ def matrix_product(op: Operation, a: Value, b: Value, *, transpose_b: bool = Fal
 
 
 def attention(
-    op: Operation, query: Value, key: Value, value: Value, *, scale: float, mask: Value | Constant | None
+    op: Operation,
+    query: Value,
+    key: Value,
+    value: Value,
+    *,
+    scale: float,
+    mask: Value | Constant | None,
+    flags: Value | None = None,
 ) -> Value:
     """Return softmax(scale Q K' + mask) V: Power, MatMul, Bias or Eltwise for a mask, Softmax and MatMul.
+
+    Where all flags of a row are 0, all its weights are, as in PyTorch.
 
     Args:
         op: the operator.
@@ -50,6 +63,7 @@ def attention(
         value: (..., S, e).
         scale: what products are multiplied by.
         mask: what is added to them, of a shape that broadcasts to (..., T, S), or None.
+        flags: ones for the keys that count, and zeros, of such a shape; None: all do.
     """
     if isinstance(mask, Constant) and hides_a_row(mask.tensor):
         op.refuse("its mask hides all keys from a row, of which it makes zeros, and Softmax NaN")
@@ -59,14 +73,33 @@ def attention(
         wanted, op.shape = op.shape, scores.shape
         scores = sum_of(op, scores, mask)
         op.shape = wanted
+    if flags is not None:
+        flags = _for_each_row(op, flags, scores.shape)
+        penalties = _penalties(op, flags)
+        scores = op.layer("Eltwise", [scores, penalties], scores.shape, part="masked")
     axis = len(scores.shape) - 1
     weights = op.layer("Softmax", [scores], scores.shape, part="softmax", softmax_param={"axis": axis})
+    if flags is not None:
+        param = {"operation": "PROD"}
+        weights = op.layer("Eltwise", [weights, flags], scores.shape, part="counted", eltwise_param=param)
     return matrix_product(op, weights, value)
 
 
 def hides_a_row(mask: torch.Tensor) -> bool:
     """Return whether a mask that is added to (..., T, S) leaves nothing of one of the T rows."""
     return bool((mask == -math.inf).all(-1).any())
+
+
+def _for_each_row(op: Operation, flags: Value, shape: Shape) -> Value:
+    """Return flags in the shape of all products, once for all layers that read them."""
+    return op.remembered(("flags", flags.blob, shape), lambda: [expanded(op, flags, shape)])[0]
+
+
+def _penalties(op: Operation, flags: Value) -> Value:
+    """Return what takes products out whose flags are 0, once for all layers that read them."""
+    param = {"scale": _PENALTY, "shift": -_PENALTY}
+    key = ("penalties", flags.blob)
+    return op.remembered(key, lambda: [op.layer("Power", [flags], flags.shape, part="penalties", power_param=param)])[0]
 
 
 def causal_mask(rows: int, columns: int) -> Constant:
@@ -90,6 +123,22 @@ def filled(op: Operation, x: Value, mask: torch.Tensor, number: float) -> Value:
     return sum_of(op, x, Constant(torch.zeros(mask.shape).masked_fill(mask, number)))
 
 
+def filled_by(op: Operation, x: Value, flags: Value, number: float) -> Value:
+    """Put a number where flags that are computed are 1: as `filled`, with the Log of the others for -inf."""
+    shape = op.shape
+    param = {"scale": -1, "shift": 1}
+    kept = op.layer("Power", [flags], flags.shape, part="others", power_param=param)
+    if number == -math.inf:
+        return sum_of(op, x, op.layer("Log", [kept], kept.shape, part="penalties"))
+    if not math.isfinite(number):
+        op.refuse(f"it puts {number} where flags say so that are computed")
+    y = product_of(op, x, kept)
+    if not number:
+        return y
+    op.shape = shape
+    return sum_of(op, y, op.layer("Power", [flags], flags.shape, part="numbers", power_param={"scale": number}))
+
+
 def chosen(op: Operation, condition: Constant, one: Any, two: Any) -> Value:
     """Choose by a condition that is known between a blob and a number, in either order: as `filled`.
 
@@ -104,6 +153,32 @@ def chosen(op: Operation, condition: Constant, one: Any, two: Any) -> Value:
         if isinstance(x, Value) and isinstance(other, Constant) and other.tensor.numel() == 1:
             return filled(op, op.as_blob(x), place, float(other.tensor))
     return op.refuse("it chooses between other things than a blob and a number")
+
+
+def chosen_by(op: Operation, flags: Value, one: Any, two: Any) -> Value:
+    """Choose by flags that are computed between a blob and a number, or two numbers.
+
+    Args:
+        op: the operator.
+        flags: ones and zeros.
+        one: what is taken where they are 1: a blob, or a constant.
+        two: what is taken elsewhere.
+    """
+    if any(isinstance(each, Constant) and each.tensor.numel() != 1 for each in (one, two)):
+        op.refuse("it chooses between other things than blobs and numbers")
+    if isinstance(one, Constant) and isinstance(two, Constant):
+        first, second = float(one.tensor), float(two.tensor)
+        if not math.isfinite(first - second):
+            op.refuse(f"it chooses between {first} and {second} by flags that are computed")
+        y = op.layer("Power", [flags], flags.shape, power_param={"scale": first - second, "shift": second})
+        return expanded(op, y, op.shape)
+    if isinstance(two, Constant):
+        param = {"scale": -1, "shift": 1}
+        others = op.layer("Power", [flags], flags.shape, part="not", power_param=param)
+        return filled_by(op, op.as_blob(one), others, float(two.tensor))
+    if isinstance(one, Constant):
+        return filled_by(op, op.as_blob(two), flags, float(one.tensor))
+    return op.refuse("it chooses between two blobs by flags that are computed")
 
 
 def einsum(op: Operation, operands: Sequence[Value], equation: str) -> Value:
@@ -225,12 +300,13 @@ def chosen_along(op: Operation, x: Value, axis: int, numbers: torch.Tensor) -> V
     return reshaped(op, y, (*x.shape[:axis], *numbers.shape, *x.shape[axis + 1 :]), "reshape")
 
 
-def for_each_item(op: Operation, constant: Constant, source: Value) -> Value:
+def for_each_item(op: Operation, given: Constant | Value, source: Value) -> Value:
     """Give each item of a batch a parameter or constant: a Bias of zeros, which are made of another blob's items.
 
     Args:
         op: the operator; its shape is that of the result, (N, ...).
-        constant: of a shape that broadcasts to it, without an axis of items or with one of size 1.
+        given: of a shape that broadcasts to it, without an axis of items or with one of size 1; a blob that is computed
+            of parameters alone.
         source: any blob (N, ...).
     """
     shape = op.shape
@@ -239,4 +315,6 @@ def for_each_item(op: Operation, constant: Constant, source: Value) -> Value:
         source = op.layer("Reduction", [source], items, part="items", reduction_param={"axis": 1})
     y = op.layer("Power", [source], items, part="zeros", power_param={"scale": 0})
     y = reshaped(op, y, (*items, *(1,) * (len(shape) - 1)), "axes")
-    return with_constant(op, "Bias", tiled(op, y, [1, *shape[1:]]), constant)
+    y = tiled(op, y, [1, *shape[1:]])
+    op.shape = shape
+    return with_constant(op, "Bias", y, given) if isinstance(given, Constant) else sum_of(op, y, given)

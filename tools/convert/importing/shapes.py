@@ -119,6 +119,17 @@ def cut(op: Operation, x: Value, axis: int, sizes: Sequence[int], part: str = ""
     return op.layers("Slice", [x], shapes, part=part, slice_param=param)
 
 
+def taken_apart(op: Operation, x: Value, axis: int, numbers: Sequence[int], part: str = "") -> Value:
+    """Take values along an axis by numbers that are known: a Slice into single places, and a Concat of some.
+
+    It moves whole numbers exactly also where products are of 16 bits, which an InnerProduct would round.
+    """
+    if axis == 0 and op.first_is_batch and not op.made.is_fixed(x):
+        op.refuse("it takes some items of the batch, which no layer does")
+    places = cut(op, x, axis, [1] * x.shape[axis], f"{part}_apart" if part else "apart")
+    return joined(op, [places[number] for number in numbers], axis, part)
+
+
 def range_of(
     op: Operation, x: Value, axis: int, taken: tuple[int, int], others: Iterable[tuple[int, int]] = (), part: str = ""
 ) -> Value:

@@ -19,12 +19,14 @@ class Value:
         shape: with the batch size of the example.
         pad: of a `Padded` value, the zeros in front of each spatial axis.
         whole: its values are whole numbers, which only look-ups of rows read.
+        largest: of whole numbers that the graph computes, what none is larger than, without sign; None: not known.
     """
 
     blob: str
     shape: Shape
     pad: Shape = ()
     whole: bool = field(default=False, kw_only=True)
+    largest: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,17 @@ class Constant:
     rows: Sequence[int] = ()
     addends: Sequence[str] = ()
     movers: int = 1
+
+
+@dataclass(frozen=True)
+class Normalized(Constant):
+    """A weight whose rows along axis 0 are those of a parameter, each times a factor that the net computes.
+
+    Attributes:
+        factors: a blob, one for each row.
+    """
+
+    factors: Value = field(kw_only=True)
 
 
 Result = Value | Constant | Sequence[Value]

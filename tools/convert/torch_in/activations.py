@@ -14,6 +14,7 @@ from mgcaffe.tools.convert.torch_in.operation import (
     Operation,
     arguments_of,
     holds_whole_numbers,
+    is_counted,
     operator_name,
 )
 
@@ -154,7 +155,7 @@ def unchanged(op: Operation) -> Result:
 def detached(op: Operation) -> Result:
     """Return the input, where no gradient would flow through it anyway."""
     value = unchanged(op)
-    if holds_whole_numbers(op.node):
+    if is_counted(op.node):
         return value
     learns = value.trained if isinstance(value, Constant) else True
     if learns and any(user.op != "output" for user in op.node.users):

@@ -31,12 +31,14 @@ class Idiom:
         name: what to call the layer, where no module of PyTorch's names it.
         make: adds the layer.
         nodes: all of them.
+        changes: the value is another one than the graph's at its last node, which later ones write over.
     """
 
     source: Node
     name: str
     make: Callable[[Operation, Value], Value]
     nodes: set[Node] = field(default_factory=set)
+    changes: bool = False
 
 
 def find_idioms(nodes: Sequence[Node]) -> dict[Node, Idiom]:

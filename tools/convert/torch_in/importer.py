@@ -18,6 +18,7 @@ from mgcaffe.tools.convert.importing.shapes import shuffled
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
 from mgcaffe.tools.convert.model import Model
 from mgcaffe.tools.convert.torch_in.constants import constant_values, constants_of
+from mgcaffe.tools.convert.torch_in.counting import COUNTING, moved
 from mgcaffe.tools.convert.torch_in.idioms import Idiom, find_idioms
 from mgcaffe.tools.convert.torch_in.interactions import find_interactions
 from mgcaffe.tools.convert.torch_in.look_ups import LOOKING_UP, MOVING
@@ -25,6 +26,7 @@ from mgcaffe.tools.convert.torch_in.operation import (
     CHECKS,
     Operation,
     holds_whole_numbers,
+    is_counted,
     memory_of,
     operator_name,
     refuse,
@@ -33,6 +35,7 @@ from mgcaffe.tools.convert.torch_in.operation import (
 )
 from mgcaffe.tools.convert.torch_in.operators import OPERATORS
 from mgcaffe.tools.convert.torch_in.shapes import shuffle_of
+from mgcaffe.tools.convert.torch_in.zeroed import find_zeroed
 
 
 @dataclass
@@ -45,12 +48,15 @@ class TorchModel(Model):
             not have is float32 in a file (1 / 3 where the graph divides by 3).
         matrices: by the name of a graph's value, the weights by which its pixels are sums of pixels, along each spatial
             axis, as float32 in a file rounds them.
+        replaced: by the name of a graph's value, the parameter that the net trains in place of those that the value is
+            computed of.
         outputs: the blobs that the program returns, in its order.
     """
 
     parameters: Mapping[tuple[str, int], Constant] = field(default_factory=dict)
     roundings: Mapping[str, torch.Tensor] = field(default_factory=dict)
     matrices: Mapping[str, Sequence[torch.Tensor]] = field(default_factory=dict)
+    replaced: Mapping[str, Constant] = field(default_factory=dict)
     outputs: Sequence[str] = ()
 
 
@@ -83,6 +89,7 @@ class _Import:
         self.inputs: set[str] = set()
         self.roundings: dict[str, torch.Tensor] = {}
         self.matrices: dict[str, Sequence[torch.Tensor]] = {}
+        self.replaced: dict[str, Constant] = {}
         self.values: dict[str, str] = {}
         """By blob, as it is called before layers work in place, the graph's value."""
 
@@ -108,6 +115,7 @@ class _Import:
             parameters=self.made.parameters(),
             roundings=self.roundings,
             matrices=self.matrices,
+            replaced=self.replaced,
             outputs=[renamed[blob] for blob in outputs],
             shapes=self.made.shapes,
         )
@@ -130,7 +138,11 @@ class _Import:
         """Find nodes that are one layer together; but for the last one they need none of their own."""
         left = [node for node in self.nodes if node not in self.done]
         constants = {node: each.tensor for node, each in self.known.items() if isinstance(each, Constant)}
-        self.idioms = {**find_idioms(left), **find_interactions(left, constants)}
+        self.idioms = {
+            **find_idioms(left),
+            **find_interactions(left, constants),
+            **find_zeroed(left, constants),
+        }
         for last, idiom in self.idioms.items():
             self.done |= idiom.nodes - {last}
 
@@ -197,13 +209,19 @@ class _Import:
             self.done.add(last)
         else:
             result = OPERATORS[operator_name(node)](operation)
+            if operator_name(node) in MOVING:
+                result = moved(operation, result)
         if operation.rounding is not None:
             self.roundings[node.name] = operation.rounding
+        if operation.replaced is not None:
+            self.replaced[node.name] = operation.replaced
         if operation.matrices is not None:
             self.matrices[node.name] = operation.matrices
         if works_in_place(node):
             self._replace(place, node, result)
         self.known[node] = result
+        if idiom is not None and idiom.changes:
+            return
         if isinstance(result, Value) and not result.pad and result.blob not in self.inputs:
             if result.blob not in self.values or node.name in self.program.graph_signature.user_outputs:
                 self.values[result.blob] = node.name
@@ -215,10 +233,11 @@ class _Import:
 
     def _check_whole_numbers(self, node: Node) -> None:
         """Refuse to compute with whole numbers that are not known, or to join them with others."""
-        whole = [each for each in node.all_input_nodes if holds_whole_numbers(each)]
+        whole = [each for each in node.all_input_nodes if is_counted(each)]
         name, value = operator_name(node), node.meta.get("val")
         moves = name in MOVING and not (isinstance(value, torch.Tensor) and value.is_floating_point())
-        if name not in LOOKING_UP and not moves and any(isinstance(self.known[each], Value) for each in whole):
+        allowed = moves or name in LOOKING_UP or name in COUNTING
+        if not allowed and any(isinstance(self.known[each], Value) for each in whole):
             refuse(node, COMPUTES_WITH_WHOLE, "cast an input that is also read as numbers in forward: ids.long()")
 
     def _replace(self, place: int, node: Node, result: Result) -> None:
@@ -239,7 +258,7 @@ class _Import:
         blobs = []
         for name in names:
             node = by_name.get(str(name))
-            if node is not None and holds_whole_numbers(node) and node.op != "placeholder":
+            if node is not None and is_counted(node) and node.op != "placeholder":
                 refuse(node, "it makes whole numbers for an output, and only Embed and EmbeddingBag read such")
             value = None if node is None else self.known[node]
             if not isinstance(value, Value) or value.pad or value.blob in self.inputs:

@@ -110,5 +110,5 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {"embedding": embedding
 
 LOOKING_UP = OPERATORS.keys()
 """Operators that read whole numbers for rows of tables."""
-MOVING = {*shapes.OPERATORS, "to", "_to_copy", "contiguous", "clone", "alias", "detach"}
+MOVING = {*shapes.OPERATORS, "contiguous", "clone", "alias", "detach"}
 """Operators that may be given whole numbers that are not known, if they make such."""

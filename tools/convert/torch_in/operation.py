@@ -53,9 +53,20 @@ def holds_whole_numbers(node: Node) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype in (torch.int32, torch.int64)
 
 
+def holds_flags(node: Node) -> bool:
+    """Return whether a node's value is a tensor of truth values."""
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.dtype == torch.bool
+
+
+def is_counted(node: Node) -> bool:
+    """Return whether a node's value is whole numbers or flags."""
+    return holds_whole_numbers(node) or holds_flags(node)
+
+
 def is_copy(node: Node) -> bool:
     """Return whether the operator makes the same values, or the same as other numbers, in memory of their own."""
-    if operator_name(node) == "to":
+    if operator_name(node) in ("to", "type_as"):
         first: Any = node.args[0]
         return bool(arguments_of(node).get("copy")) or node.meta["val"].dtype != first.meta["val"].dtype
     if operator_name(node) == "contiguous":
@@ -129,6 +140,8 @@ class Operation(importing.Operation):
     Attributes:
         name: the operator's, for the layer's name.
         arguments: by name.
+        inputs: the nodes before it that it reads.
+        replaced: the parameter that the net trains in place of those that the node's value is computed of, where it is.
         shape: of the node's value; () for a list of values.
     """
 
@@ -136,6 +149,8 @@ class Operation(importing.Operation):
         value = node.meta.get("val")
         super().__init__(made, shape_of(node) if isinstance(value, torch.Tensor) else ())
         self.node = node
+        self.inputs = node.all_input_nodes
+        self.replaced: Constant | None = None
         self._known = known
         self.name = operator_name(node)
         self.arguments = arguments_of(node)

@@ -8,6 +8,7 @@ from mgcaffe.tools.convert.importing.values import Result
 from mgcaffe.tools.convert.torch_in import (
     activations,
     arithmetic,
+    counting,
     look_ups,
     pooling,
     products,
@@ -28,5 +29,6 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     **pooling.OPERATORS,
     **resizing.OPERATORS,
     **shapes.OPERATORS,
+    **counting.OPERATORS,
 }
 """By the operator's name in PyTorch, without namespace, overload and the underscore of working in place."""

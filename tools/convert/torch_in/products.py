@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
+from torch.fx import Node
 
 from mgcaffe.tools.convert.importing import products
 from mgcaffe.tools.convert.importing.arithmetic import sum_of
+from mgcaffe.tools.convert.importing.operation import COMPUTES_WITH_WHOLE
 from mgcaffe.tools.convert.importing.products import as_mask, causal_mask, matrix_product
 from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
-from mgcaffe.tools.convert.torch_in.operation import Operation
+from mgcaffe.tools.convert.torch_in.operation import Operation, is_counted
 
 
 def matmul(op: Operation) -> Value:
@@ -48,12 +51,16 @@ def attention(op: Operation) -> Value:
         op.refuse("it drops values at random in evaluation too", "dropout_p=0.0 unless self.training")
     if op["enable_gqa"]:
         op.refuse("several of its queries share a key (enable_gqa), which MatMul does not")
-    mask = op["attn_mask"]
+    mask, flags = op["attn_mask"], None
+    if isinstance(mask, Value) and mask.largest == 1:
+        mask, flags = None, op.as_blob(mask)
     if op["is_causal"]:
         mask = causal_mask(query.shape[-2], key.shape[-2])
     elif isinstance(mask, Constant):
         mask = as_mask(mask)
-    return products.attention(op, query, key, value, scale=scale_of(op["scale"], query.shape[-1]), mask=mask)
+    return products.attention(
+        op, query, key, value, scale=scale_of(op["scale"], query.shape[-1]), mask=mask, flags=flags
+    )
 
 
 def scale_of(given: float | None, size: int) -> float:
@@ -67,25 +74,27 @@ def einsum(op: Operation) -> Value:
 
 
 def masked_fill(op: Operation) -> Value:
-    """masked_fill with a mask that is known: Bias, behind a Scale unless the number is infinite."""
+    """masked_fill: Bias, behind a Scale unless the number is infinite."""
     mask, number = op["mask"], op["value"]
     number = number.tensor if isinstance(number, Constant) and not number.trained else number
-    if not isinstance(mask, Constant) or isinstance(number, (Constant, Value)):
-        op.refuse("its mask or its number is computed in the net, or learned")
-    return products.filled(op, op.blob(), mask.tensor, float(number))
+    if isinstance(number, (Constant, Value)):
+        op.refuse("its number is computed in the net, or learned")
+    if isinstance(mask, Constant):
+        return products.filled(op, op.blob(), mask.tensor, float(number))
+    return products.filled_by(op, op.blob(), op.as_blob(mask), float(number))
 
 
 def where(op: Operation) -> Value:
-    """where with a condition that is known, between a blob and a number: as masked_fill."""
+    """where between a blob and a number: as masked_fill; between two numbers, by flags that are computed, Power."""
     condition = op["condition"]
-    if not isinstance(condition, Constant):
-        op.refuse("its condition is computed in the net")
     one, two = (
         Constant(torch.tensor(float(each))) if isinstance(each, (int, float)) else each
         for each in (op["self"], op["other"])
     )
     if any(isinstance(each, Constant) and each.trained for each in (one, two)):
         op.refuse("it chooses between values and a learned parameter")
+    if isinstance(condition, Value):
+        return products.chosen_by(op, op.as_blob(condition), one, two)
     return products.chosen(op, condition, one, two)
 
 
@@ -93,8 +102,25 @@ def _rank(value: Value | Constant) -> int:
     return len(value.shape) if isinstance(value, Value) else value.tensor.dim()
 
 
+def _keeps_all(op: Operation) -> bool:
+    """Return whether an index takes each value of a blob once, in its order, as those of masks for attention do."""
+    x, given = op["self"], op.arguments.get("indices")
+    if not isinstance(x, Value) or given is None or math.prod(x.shape) != math.prod(op.shape):
+        return False
+    numbers: list[Any] = [op.value_of(each) if isinstance(each, Node) else slice(None) for each in given]
+    if any(isinstance(each, Value) for each in numbers):
+        return False
+    places = torch.arange(math.prod(x.shape)).view(x.shape)
+    taken = places[tuple(each.tensor if isinstance(each, Constant) else each for each in numbers)]
+    return torch.equal(taken.flatten(), places.flatten())
+
+
 def index(op: Operation) -> Value:
     """index, index_select with numbers that are known: Embed of a parameter's rows, else InnerProduct."""
+    if _keeps_all(op):
+        return reshaped(op, op.blob(), op.shape)
+    if is_counted(op.inputs[0]) and isinstance(op["self"], Value):
+        op.refuse(COMPUTES_WITH_WHOLE)
     given = op["indices"] if "indices" in op.arguments else [None] * (op["dim"] % _rank(op["self"])) + [op["index"]]
     found = [(axis, each) for axis, each in enumerate(given) if isinstance(each, Constant)]
     axes = [axis for axis, _ in found]

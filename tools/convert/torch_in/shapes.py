@@ -12,7 +12,14 @@ from mgcaffe.tools.convert.importing.axes import flipped
 from mgcaffe.tools.convert.importing.products import chosen_along, for_each_item, joined_to_items
 from mgcaffe.tools.convert.importing.shapes import cut, flattened, joined, permuted, range_of, reshaped, shuffled
 from mgcaffe.tools.convert.importing.values import Constant, Result, Shape, Value
-from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, operator_name, refuse, shape_of
+from mgcaffe.tools.convert.torch_in.operation import (
+    Operation,
+    arguments_of,
+    is_counted,
+    operator_name,
+    refuse,
+    shape_of,
+)
 
 
 def reshape(op: Operation) -> Result:
@@ -96,10 +103,13 @@ def _image(op: Operation) -> Value:
 
 
 def repeat(op: Operation) -> Value:
-    """repeat, tile: Tile for each axis that is repeated."""
+    """repeat, tile: Tile for each axis that is repeated; of the batch Bias, with what has none of its own."""
     x = op.blob()
     given = op["repeats" if "repeats" in op.arguments else "dims"]
     x = shapes.with_rank(op, x, len(given))
+    source = _items_for(op, x)
+    if source is not None and list(given[1:]) == [1] * (len(x.shape) - 1):
+        return for_each_item(op, x, source)
     return shapes.tiled(op, x, [1] * (len(x.shape) - len(given)) + list(given))
 
 
@@ -116,9 +126,16 @@ def expand(op: Operation) -> Result:
     value = op.blob()
     if value.shape == op.shape or (_is_scale(value.shape, op.shape) and _readers_broadcast(op)):
         return value
-    tiled = shapes.expanded(op, value, op.shape)
+    source = _items_for(op, value)
+    tiled = shapes.expanded(op, value, op.shape) if source is None else for_each_item(op, value, source)
     op.made.share_memory(tiled, value)
     return tiled
+
+
+def _items_for(op: Operation, value: Value) -> Value | None:
+    """Return a blob of as many items as a value is to be given, which has none; None where it is not so."""
+    has_one = len(value.shape) < len(op.shape) or value.shape[:1] == (1,)
+    return op.any_blob(op.shape[0]) if has_one and op.shape[0] != 1 and op.made.is_fixed(value) else None
 
 
 def _is_scale(shape: Shape, whole: Shape) -> bool:
@@ -211,11 +228,13 @@ def _range(node: Node) -> tuple[int, int, int]:
 def part(op: Operation) -> Result:
     """select, slice, narrow: Slice; all parts that are taken of a blob along an axis by one layer.
 
-    slice with a step: InnerProduct with weights of ones and zeros.
+    slice with a step: InnerProduct with weights of ones and zeros; of ids Slice and Concat.
     """
     x = op.blob()
     axis, start, end = _range(op.node)
     step = op.arguments.get("step") or 1
+    if step != 1 and is_counted(op.inputs[0]):
+        return shapes.taken_apart(op, x, axis, [start + step * each for each in range(op.shape[axis])])
     if step != 1:
         return chosen_along(op, x, axis, start + step * torch.arange(op.shape[axis]))
     users = op.node.args[0].users  # type: ignore[union-attr]
@@ -229,12 +248,15 @@ def part(op: Operation) -> Result:
 
 
 def flip(op: Operation) -> Value:
-    """flip: InnerProduct for each axis, with the ones of a reversed unit matrix."""
+    """flip: InnerProduct for each axis, with the ones of a reversed unit matrix; of ids Slice and Concat."""
     x = op.blob()
     for axis in (each % len(x.shape) for each in op["dims"]):
         if axis == 0 and op.first_is_batch:
             op.refuse("it reverses the order of the batch, which no layer does")
-        x = flipped(op, x, axis, f"axis{axis}")
+        if is_counted(op.inputs[0]):
+            x = shapes.taken_apart(op, x, axis, range(x.shape[axis] - 1, -1, -1), f"axis{axis}")
+        else:
+            x = flipped(op, x, axis, f"axis{axis}")
     return x
 
 

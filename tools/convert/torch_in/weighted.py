@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import torch
+
 from mgcaffe.tools.convert.importing import activations, filters, normalization
-from mgcaffe.tools.convert.importing.values import Result, Value
+from mgcaffe.tools.convert.importing.arithmetic import product_of, sum_of, with_constant
+from mgcaffe.tools.convert.importing.reductions import reduced
+from mgcaffe.tools.convert.importing.shapes import reshaped
+from mgcaffe.tools.convert.importing.values import Constant, Normalized, Result, Value
 from mgcaffe.tools.convert.importing.windows import axes_of
-from mgcaffe.tools.convert.torch_in.operation import Operation, every_axis
+from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, every_axis, operator_name
 
 
 def _padding(op: Operation, kernel: Sequence[int], dilation: Sequence[int]) -> list[tuple[int, int]]:
@@ -27,7 +32,10 @@ def convolution(op: Operation) -> Value:
     kernel = list(weight.tensor.shape[2:])
     stride, dilation = (every_axis(op[name], len(kernel)) for name in ("stride", "dilation"))
     axes = axes_of(op, x, kernel, stride, _padding(op, kernel, dilation), dilation)
-    return filters.convolution(op, x, weight, bias, axes=axes, groups=op["groups"])
+    if not isinstance(weight, Normalized):
+        return filters.convolution(op, x, weight, bias, axes=axes, groups=op["groups"])
+    y = filters.convolution(op, x, weight, None, axes=axes, groups=op["groups"])
+    return _with_factors(op, y, weight.factors, bias, 1)
 
 
 def transposed_convolution(op: Operation) -> Value:
@@ -41,16 +49,63 @@ def transposed_convolution(op: Operation) -> Value:
         every_axis(op[name], count) for name in ("padding", "output_padding", "stride", "dilation")
     )
     cuts = [(pad, pad - extra) for pad, extra in zip(pads, more, strict=True)]
+    if isinstance(weight, Normalized):  # whose rows are those of the input's channels
+        x = op.layer("Scale", [x, weight.factors], x.shape, part="factors")
     return filters.transposed_convolution(
         op, x, weight, bias, cuts=cuts, stride=stride, dilation=dilation, groups=op["groups"]
     )
 
 
 def linear(op: Operation) -> Value:
-    """linear: InnerProduct over the last axis."""
-    x, weight, bias = op.blob("input"), op.constant("weight"), op.constant("bias")
+    """linear: InnerProduct over the last axis; Bias where the bias is computed."""
+    x, weight = op.blob("input"), op.constant("weight")
     assert weight is not None
-    return filters.inner_product(op, x, weight, bias)
+    if isinstance(op["bias"], Value):
+        op.shape = (*x.shape[:-1], len(weight.tensor))
+        return sum_of(op, filters.inner_product(op, x, weight, None), op["bias"])
+    bias = op.constant("bias")
+    if not isinstance(weight, Normalized):
+        return filters.inner_product(op, x, weight, bias)
+    return _with_factors(op, filters.inner_product(op, x, weight, None), weight.factors, bias, len(x.shape) - 1)
+
+
+def _with_factors(op: Operation, y: Value, factors: Value, bias: Constant | None, axis: int) -> Value:
+    """Multiply by a factor for each output, and add the bias."""
+    y = op.layer("Scale", [y, factors], y.shape, part="factors", scale_param={"axis": axis} if axis != 1 else {})
+    if bias is None:
+        return y
+    shape = (-1,) + (1,) * (len(y.shape) - axis - 1)
+    return with_constant(op, "Bias", y, Constant(bias.tensor.reshape(shape), bias.name, bias.trained))
+
+
+_FILTERS = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "linear")
+
+
+def weight_norm(op: Operation) -> Constant:
+    """_weight_norm, g v / |v|: of rows of filters a Scale of what v makes; along another axis one parameter.
+
+    The factors g / |v| of rows are computed in the net: Parameter, Reduction of squares, Power, Eltwise or Scale.
+    """
+    v, g, axis = op.constant("v"), op.constant("g"), op["dim"]
+    assert v is not None and g is not None
+    reads = [(operator_name(user), arguments_of(user).get("weight")) for user in op.node.users]
+    if axis == 0 and all(name in _FILTERS and weight is op.node for name, weight in reads):
+        op.name = "weight_norm"
+        return Normalized(v.tensor, v.name, v.trained, factors=_factors(op, v, g))
+    if v.trained != g.trained:
+        op.refuse("it is a parameter that is trained times one that is not; a layer's weight is trained as a whole")
+    op.replaced = Constant(torch._weight_norm(v.tensor, g.tensor, axis).detach(), f"{v.name}.normalized", trained=True)
+    return op.replaced
+
+
+def _factors(op: Operation, v: Constant, g: Constant) -> Value:
+    """Return g / |v| for each row of v."""
+    rows = (len(v.tensor),)
+    squares = reduced(op, op.parameter(v), "SUMSQ", range(1, v.tensor.dim()), keep_axes=False)
+    inverse = op.layer("Power", [squares], rows, part="reciprocal", power_param={"power": -0.5})
+    op.shape = rows
+    lengths = reshaped(op, op.parameter(g), rows, "lengths")
+    return product_of(op, inverse, lengths)
 
 
 def batch_norm(op: Operation) -> Value:
@@ -101,6 +156,7 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "conv_transpose2d": transposed_convolution,
     "conv_transpose3d": transposed_convolution,
     "linear": linear,
+    "_weight_norm": weight_norm,
     "batch_norm": batch_norm,
     "layer_norm": layer_norm,
     "group_norm": group_norm,

@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 from mgcaffe.errors import NetError
-from mgcaffe.tools.convert.torch_in.importer import import_program
+from mgcaffe.tools.convert.importing.batch_size import for_any_batch
+from mgcaffe.tools.convert.torch_in.importer import TorchModel, import_program
 from mgcaffe.tools.convert.torch_in.program import export_module
-from tests.support.torchkit import Function, check_training_step, converted, layers_of, types_of
+from tests.support.torchkit import Function, check_training_step, converted, layers_of, seeded, types_of
 
 pytestmark = pytest.mark.slow
 
@@ -278,7 +279,7 @@ REFUSED = {
     "three operands": (lambda x: torch.einsum("bij,bik,bil->bjkl", x, x, x), "operator aten|multiplies 3"),
     "a diagonal": (lambda x: torch.einsum("bii,bij->bij", x[:, :, :6], x), "or takes a diagonal"),
     "a sum of one operand": (lambda x: torch.einsum("bij,bkl->bkl", x, x), "it sums over an axis of one operand"),
-    "a mask that is computed": (lambda x: x.masked_fill(x > 0, 0.0), "no layer computes this operator"),
+    "a mask that is computed": (lambda x: x.masked_fill(x > 0, 0.0), "it compares floating-point numbers"),
     "items of the batch": (lambda x: x.roll(1, 0), "it moves the items of the batch"),
     "all axes": (lambda x: x.roll(1), "it moves values over the ends of all axes"),
 }  # fmt: skip
@@ -290,3 +291,46 @@ def test_what_no_layer_multiplies_is_refused(name):
     program = export_module(Function(function), WORDS, "the module")
     with pytest.raises(NetError, match=said):
         import_program(program, name="net", file="module")
+
+
+class Repeated(nn.Module):
+    """Attention with a bias that is computed of a table, for each item anew, as WavLM and MPNet have it."""
+
+    def __init__(self, each: Callable[[torch.Tensor, int], torch.Tensor]) -> None:
+        super().__init__()
+        self.table, self.scores, self.each = nn.Parameter(torch.zeros(11, 2)), nn.Linear(8, 5), each
+        places = torch.arange(6)
+        self.register_buffer("pairs", (places[:, None] - places + 5).flatten())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        items, steps, size = x.shape
+        bias = self.each((2 * self.table)[self.pairs].view(steps, steps, 2).permute(2, 0, 1), items)
+        q = x.view(items, steps, 2, 4).transpose(1, 2)
+        products = (q @ q.mT).view(-1, steps, steps) + bias.view(-1, steps, steps).tanh()
+        y = (products.softmax(-1).view(items, 2, steps, steps) @ q).transpose(1, 2).reshape(items, steps, size)
+        return self.scores(y.mean(1))
+
+
+@pytest.mark.parametrize(
+    "each",
+    [
+        lambda bias, items: bias.unsqueeze(0).repeat(items, 1, 1, 1),
+        lambda bias, items: bias.repeat(items, 1, 1, 1),
+        lambda bias, items: bias.unsqueeze(0).expand(items, -1, -1, -1).contiguous(),
+        lambda bias, items: bias.expand(items, 2, 6, 6).contiguous(),
+    ],
+)
+def test_what_is_computed_of_parameters_may_be_repeated_for_each_item(each):
+    def at(items: int) -> TorchModel:
+        program = export_module(seeded(Repeated(each)), (items, *WORDS[1:]), "the module")
+        return import_program(program, name="net", file="module")
+
+    converted(Repeated(each), WORDS)
+    check_training_step(Repeated(each), WORDS)
+    assert for_any_batch(at(3), at)[1] == []
+
+
+def test_a_batch_is_not_repeated():
+    program = export_module(Function(lambda x: x.repeat(2, 1, 1) + 1), (1, 6, 8), "the module")
+    with pytest.raises(NetError, match="it repeats axis 0 2 times"):
+        import_program(program, name="net", file="net")

@@ -202,7 +202,7 @@ def test_an_output_may_be_detached():
 
 # A module or function, and the beginning of what is said.
 REFUSED = {
-    "running sums": (lambda x: x.cumsum(1), "no layer computes this operator"),
+    "running products": (lambda x: x.cumprod(1), "no layer computes this operator"),
     "random": (lambda x: x + torch.rand(4, 1, 1), "no layer computes this operator"),
     "weights computed": (lambda x: F.conv2d(x, x), "its weight is computed in the net"),
     "negative pad": (lambda x: F.conv2d(F.pad(x, (0, -1)), torch.ones(1, 4, 2, 2)), "it pads by less than 0"),
@@ -258,7 +258,7 @@ REFUSED = {
         lambda x: x[:, torch.tensor([0, 1]), :, torch.tensor([0, 1])], "along axes that are not neighbours"),
     "another norm": (lambda x: torch.linalg.vector_norm(x, 3, 1), "it is a norm of order 3"),
     "whole numbers": (lambda x: x.to(torch.int64), "it makes whole numbers for an output"),
-    "truth values": (lambda x: x.to(torch.bool), "it makes numbers of another type"),
+    "truth values": (lambda x: x.to(torch.bool), "it makes flags of floating-point numbers"),
     "nothing but the input": (lambda x: x, "output 'inputs_0' is not computed"),
     "empty interval": (lambda x: x.clamp(1, -1), "its interval is empty: 1 to -1"),
     "dropout of channels in training": (lambda x: F.dropout2d(x, training=True), "it was exported in training mode"),
@@ -308,8 +308,8 @@ def test_what_depends_on_constants_alone_is_computed():
 
 
 def test_all_unknown_operators_are_named():
-    program = export_module(Function(lambda x: x.sin().cumsum(1).cumsum(2).cos()), SHAPE, "the module")
-    with pytest.raises(NetError, match=r"aten.cumsum.default \(2\), aten.cos.default \(1\)"):
+    program = export_module(Function(lambda x: x.sin().cumprod(1).cumprod(2).cos()), SHAPE, "the module")
+    with pytest.raises(NetError, match=r"aten.cumprod.default \(2\), aten.cos.default \(1\)"):
         import_program(program, name="net", file="net")
 
 

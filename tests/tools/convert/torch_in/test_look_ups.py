@@ -1,11 +1,16 @@
 """Tables whose rows a module looks up: Embed, EmbeddingBag, and DLRM's products of the vectors found."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from mgcaffe.engine.kernels.precision import BF16
+from mgcaffe.engine.net import Net
 from mgcaffe.errors import DataError, NetError
+from mgcaffe.tools.convert.caffe_side import CaffeSide
 from mgcaffe.tools.convert.importing import products
 from mgcaffe.tools.convert.torch_in.importer import import_program
 from mgcaffe.tools.convert.torch_in.program import export_module, load_program
@@ -17,6 +22,7 @@ pytestmark = pytest.mark.slow
 F = torch.nn.functional
 
 IDS = (4, 3)
+IDS_OF_8 = torch.zeros(1, 8)
 BOTH = {"dense": (4, 3), "ids": IDS}
 
 
@@ -228,6 +234,29 @@ def test_numbers_cast_to_whole_ones_are_rows():
     assert types_of(converted(Cast(), IDS)) == ["Slice", "Flatten", "Embed", "Power", "Silence"]
 
 
+class Backwards(nn.Module):
+    """Ids from the last to the first, or every other one, as rows of a table of numbers."""
+
+    def __init__(self, move: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.table, self.scores, self.move = nn.Embedding(700, 6), nn.Linear(6, 5), move
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.scores(self.table(self.move(ids.long())))
+
+
+@pytest.mark.parametrize("move", [lambda ids: ids.flip(1), lambda ids: ids[:, 1::2], lambda ids: ids[:, ::7]])
+def test_ids_in_another_order_are_exact_where_products_are_of_16_bits(move):
+    model = converted(Backwards(move), (40, 8))
+    assert types_of(model) == ["Slice", "Concat", "Embed", "InnerProduct", *["Silence"] * (move(IDS_OF_8).shape[1] < 8)]
+    net = Net(model.source.param, sources=model.source, precision=BF16)
+    model.copy_weights(net)
+    ids = np.random.default_rng(0).integers(257, 700, (40, 8)).astype(np.float32)
+    (table,) = (layer for layer in layers_of(model) if layer.name == "table")
+    values = CaffeSide(net).run({"data": ids})[table.bottom[0]]
+    assert np.array_equal(values, move(torch.from_numpy(ids)).numpy())
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_a_program_says_itself_which_inputs_are_whole_numbers(dtype, tmp_path):
     program = torch.export.export(nn.Embedding(5, 3), (torch.zeros(2, 3, dtype=dtype),), strict=False)
@@ -260,6 +289,8 @@ REFUSED = {
     "places by ids": (lambda ids, table: (table * 2)[ids], "it computes with whole numbers"),
     "ids as output": (lambda ids, table: ids, "it makes whole numbers for an output"),
     "moved ids as output": (lambda ids, table: ids[:, 1:].flatten(1), "it makes whole numbers for an output"),
+    "every other text": (
+        lambda ids, table: F.embedding(ids[::2], table), "it takes some items of the batch"),
     "ids among numbers": (
         lambda ids, table: torch.cat([ids, F.embedding(ids, table)[..., 0]], 1), "it computes with whole numbers"),
     "a row that bags leave out": (lambda ids, table: _bag(ids, table, padding_idx=1), "padding_idx=None"),
