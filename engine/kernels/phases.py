@@ -50,8 +50,8 @@ def serves(dy: torch.Tensor, channels: int, geometry: Geometry) -> bool:
 def suits(dy: torch.Tensor, geometry: Geometry) -> bool:
     """Return whether that is the fast way by rule, where it serves: each phase has to be worth its copies.
 
-    On an Intel Xeon (family 6, model 207) it took 0.20 to 0.70 of oneDNN's time where this holds
-    (`benchmarks/depthwise.py`), and 1.1 to 4.2 times as long with 8 or fewer channels, with one image of 72 channels at
+    On an Intel Xeon (family 6, model 207) it took 0.20 to 0.71 of oneDNN's time where this holds
+    (`benchmarks/depthwise.py`), and up to 4.2 times as long with 8 or fewer channels, with one image of 72 channels at
     28x28, and with a dilation of 6 or 12 over one image of 256 channels at 33x33.
     """
     phases = math.prod(geometry.dilation)
