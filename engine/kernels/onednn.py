@@ -42,9 +42,8 @@ def miscomputes(operand: torch.Tensor, size: Sequence[int], geometry: Geometry) 
     """Return whether a convolution of 16 bits or one of its gradients would be wrong, so that operands are widened.
 
     oneDNN 3.12 (of PyTorch 2.13) leaves results unwritten, or reads or writes beyond its memory, for some volumes, for
-    images that are smaller than the filter or its step, where that or the dilation is more than one pixel, and where a
-    step of more than one pixel leaves one column (PyTorch's issue 169688). `tests/soak/convolutions.py` finds such
-    calls.
+    some images that are smaller than the filter or its stride, where the stride or the dilation is above 1, and where a
+    stride above 1 leaves one column (PyTorch's issue 169688). `tests/soak/convolutions.py` finds such calls.
 
     Args:
         operand: x or dy.
@@ -61,11 +60,12 @@ def miscomputes(operand: torch.Tensor, size: Sequence[int], geometry: Geometry) 
 def miscomputes_filters(x: torch.Tensor, geometry: Geometry) -> bool:
     """Return whether the gradient for filters over x would be wrong, as `miscomputes` says.
 
-    So it is also for filters that see one channel each with a dilation, where their results have more than 28 columns.
+    For filters that see one channel each with a dilation it is wrong where dy has more than 28 columns, and slower than
+    in float32 anyway.
     """
     if miscomputes(x, x.shape[2:], geometry):
         return True
-    return x.is_cpu and is_narrow(x) and max(geometry.dilation) > 1 and geometry.groups == x.shape[1]
+    return x.is_cpu and is_narrow(x) and max(geometry.dilation) > 1 and 1 < geometry.groups == x.shape[1]
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:

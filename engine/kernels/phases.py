@@ -50,9 +50,8 @@ def serves(dy: torch.Tensor, channels: int, geometry: Geometry) -> bool:
 def suits(dy: torch.Tensor, geometry: Geometry) -> bool:
     """Return whether that is the fast way by rule, where it serves: each phase has to be worth its copies.
 
-    On an Intel Xeon (family 6, model 207) it took 0.20 to 0.71 of oneDNN's time where this holds
-    (`benchmarks/depthwise.py`), and up to 4.2 times as long with 8 or fewer channels, with one image of 72 channels at
-    28x28, and with a dilation of 6 or 12 over one image of 256 channels at 33x33.
+    On an Intel Xeon (family 6, model 207) it took 0.20 to 0.71 of oneDNN's time in float32 where this holds
+    (`benchmarks/depthwise.py`), and where it does not 1.0 to 1.45, with 3 channels or a dilation of 12 up to 4.2.
     """
     phases = math.prod(geometry.dilation)
     sums = dy.numel() * math.prod(geometry.kernel)

@@ -15,6 +15,7 @@ from multiprocessing import get_context
 
 import torch
 
+from mgcaffe.engine.kernels.choice.choices import RULES, add_rounded, compute
 from mgcaffe.engine.kernels.choice.operation import Operation
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
 from mgcaffe.engine.kernels.convolution_forward import FORWARD, Forward
@@ -35,20 +36,32 @@ def run(full: bool) -> list[Row]:
     """Compute all cases, a tenth of them if not in full."""
     cases = CASES if full else CASES // 10
     groups = [range(first, min(first + _AT_A_TIME, cases)) for first in range(0, cases, _AT_A_TIME)]
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        found = [(seeds, pool.submit(problems, seeds)) for seeds in groups]
-        row = count("random convolutions, every candidate equals float64", [
-            (f"seeds {seeds.start} to {seeds.stop - 1}", partial(_outcome, future)) for seeds, future in found
-        ])  # fmt: skip
+    process = _Process()
+    row = count("random convolutions, every candidate equals float64", [
+        (f"seeds {seeds.start} to {seeds.stop - 1}", partial(process.outcome, seeds)) for seeds in groups
+    ])  # fmt: skip
+    process.end()
     row.cases = cases
     return [row]
 
 
-def _outcome(future) -> str | None:
-    try:
-        return "; ".join(future.result()) or None
-    except BrokenProcessPool:
-        return "the process ended"
+class _Process:
+    """Computes in a process of its own, and in another one where that has ended."""
+
+    def __init__(self) -> None:
+        self._pool = ProcessPoolExecutor(1, get_context("spawn"))
+
+    def outcome(self, seeds: range) -> str | None:
+        """Return what differs, or None."""
+        try:
+            return "; ".join(self._pool.submit(problems, seeds).result()) or None
+        except BrokenProcessPool:
+            self._pool = ProcessPoolExecutor(1, get_context("spawn"))
+            return "the process ended"
+
+    def end(self) -> None:
+        """End the process."""
+        self._pool.shutdown()
 
 
 def problems(seeds: range) -> list[str]:
@@ -113,15 +126,22 @@ def _problems(draw: random.Random, seed: int) -> Iterator[str]:
 
 
 def _differences(operation: Operation, call, expected: torch.Tensor) -> Iterator[str]:
+    ways = {candidate.name: candidate.run for candidate in operation.serving(call)}
     if needs_float32(call[0]) or operation.miscomputed(call):  # candidates are never given such operands
-        return
-    for candidate in operation.serving(call):
+        ways = {"the rule, widened": partial(_compute, operation)}
+    for name, way in ways.items():
         if operation.accumulates:
             call.total.fill_(float("nan"))
-            candidate.run(call)
+            way(call)
             result = call.total
         else:
-            result = candidate.run(call)
+            result = way(call)
         error = float((result.double() - expected).abs().max() / expected.abs().max().clamp(min=1e-30))
         if not error < _TOLERANCE[result.dtype]:
-            yield f"{operation.name} by {candidate.name} in {str(result.dtype)[6:]} differs by {error:.1e}"
+            yield f"{operation.name} by {name} in {str(result.dtype)[6:]} differs by {error:.1e}"
+
+
+def _compute(operation: Operation, call):
+    if operation.accumulates:
+        return add_rounded(RULES, operation, call, call.total.dtype)
+    return compute(RULES, operation, call)

@@ -82,13 +82,14 @@ def compute(choices: Choices, operation: Operation, call: Any) -> Any:
 def add_rounded(choices: Choices, operation: Operation, call: Any, dtype: torch.dtype) -> None:
     """Compute an operation that accumulates, its result in `dtype`, and add that to a total of any type.
 
-    A total of this type is accumulated into in place.
+    A total of this type is accumulated into in place, unless operands are widened, as `compute` says.
     """
-    if call.total.dtype == dtype:
+    is_wrong = operation.miscomputed(call)
+    if call.total.dtype == dtype and not is_wrong:
         choices.run(operation, call)
         return
     rounded = call._replace(total=torch.empty_like(call.total, dtype=dtype), beta=0.0)
-    if needs_float32(rounded.total) or operation.miscomputed(rounded):
+    if needs_float32(rounded.total) or is_wrong:
         rounded = _in_float32(rounded)
     choices.run(operation, rounded)
     result = rounded.total.to(dtype)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mgcaffe.engine.kernels import onednn, phases
+from mgcaffe.engine.kernels import convolution, onednn, phases, processor
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
 from mgcaffe.engine.kernels.convolution_weight import BACKWARD_WEIGHT, BackwardWeight
 from mgcaffe.engine.kernels.geometry import Geometry
@@ -72,6 +72,15 @@ def test_in_sixteen_bits_the_inputs_gradient_has_phases_and_the_filters_is_compu
     torch.testing.assert_close(way.run(of_x).double(), dx, rtol=2.0**-7, atol=1e-2)
     assert BACKWARD_WEIGHT.miscomputed(of_weight)
     assert not BACKWARD_WEIGHT.candidates[phases.PHASES].serves(of_weight)
+
+
+@pytest.mark.skipif("avx512_bf16" not in processor.flags(), reason="this processor has no instructions for bfloat16")
+def test_a_total_of_sixteen_bits_gets_the_filters_gradient_rounded():
+    geometry = walk((3, 3), (2, 2), (2, 2))
+    _, call, _, dweight = calls(geometry, (5, 33), dtype=torch.bfloat16)
+    found = convolution.backward_weight(call.dy, call.x, (16, 1, 3, 3), geometry)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.double(), dweight, rtol=2.0**-8, atol=1e-3)
 
 
 @pytest.mark.parametrize("geometry", [
