@@ -8,7 +8,7 @@ themselves have none, and are compared and looked up only.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,11 +56,18 @@ def _largest(op: Operation, value: Any) -> float:
     return float(abs(value)) if isinstance(value, (int, float)) else 0
 
 
-def moved(op: Operation, result: Result) -> Result:
-    """Return what an operator that moves whole numbers makes of them, with the bound of what it moves."""
-    if not all(map(is_counted, op.inputs)):
+def moved(op: Operation, result: Result, sources: Sequence[Node] | None = None) -> Result:
+    """Return what an operator that moves whole numbers makes of them, with the bound of what it moves.
+
+    Args:
+        op: the operator.
+        result: what it makes.
+        sources: the nodes whose values it moves; None: all that it reads.
+    """
+    sources = op.inputs if sources is None else sources
+    if not all(map(is_counted, sources)):
         return result
-    known = [op.value_of(each) for each in op.inputs]
+    known = [op.value_of(each) for each in sources]
     if any(isinstance(each, Value) and each.largest is None for each in known):
         return result
     return _with_bound(op, result, max(_largest(op, each) for each in known))
@@ -181,8 +188,7 @@ def index(op: Operation) -> Result:
     """index with numbers that are known; of whole numbers and flags Reshape, where it takes each once."""
     if any(is_counted(each) and isinstance(op.value_of(each), Value) for each in op.inputs[1:]):
         op.refuse(COMPUTES_WITH_WHOLE, _CAST)
-    result = products.index(op)
-    return moved(op, result) if is_counted(op.inputs[0]) else result
+    return moved(op, products.index(op), op.inputs[:1])
 
 
 def masked(function: Callable[[Operation], Result]) -> Callable[[Operation], Result]:

@@ -15,7 +15,7 @@ from mgcaffe.tools.convert.importing.operation import COMPUTES_WITH_WHOLE
 from mgcaffe.tools.convert.importing.products import as_mask, causal_mask, matrix_product
 from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
-from mgcaffe.tools.convert.torch_in.operation import Operation, is_counted
+from mgcaffe.tools.convert.torch_in.operation import Operation, holds_flags, is_counted
 
 
 def matmul(op: Operation) -> Value:
@@ -52,7 +52,7 @@ def attention(op: Operation) -> Value:
     if op["enable_gqa"]:
         op.refuse("several of its queries share a key (enable_gqa), which MatMul does not")
     mask, flags = op["attn_mask"], None
-    if isinstance(mask, Value) and mask.largest == 1:
+    if isinstance(mask, Value) and holds_flags(op.arguments["attn_mask"]):
         mask, flags = None, op.as_blob(mask)
     if op["is_causal"]:
         mask = causal_mask(query.shape[-2], key.shape[-2])

@@ -58,6 +58,14 @@ def test_attention_leaves_out_what_flags_say(causal):
     check_training_step(Attending(causal=causal), IDS)
 
 
+def test_flags_that_an_index_takes_in_their_order_are_a_mask():
+    class Indexed(Attending):
+        def mask(self, ids: torch.Tensor) -> torch.Tensor:
+            return ids.ne(PADDING)[:, torch.arange(6)][:, None, None, :]
+
+    converted(Indexed(), IDS)
+
+
 def test_layers_share_what_is_made_of_a_mask():
     types = types_of(converted(Attending(layers=3), IDS))
     assert types.count("Softmax") == 3 and types.count("Threshold") == 1 and types.count("Tile") == 2
