@@ -173,6 +173,9 @@ MASKED = {
     "added as numbers": lambda x, ids: (x + (1.0 - ids.ne(PADDING).float())[:, None, :] * -1e4).softmax(-1),
     "two flags": lambda x, ids: x.masked_fill(_row(ids) & (ids < 3).unsqueeze(2), 0.0),
     "two flags in words": lambda x, ids: x.masked_fill(torch.logical_and(_row(ids), (ids < 3).unsqueeze(1)), 0.0),
+    "the same flags twice": lambda x, ids: (lambda flags: x.masked_fill(flags & flags, 0.0))(_row(ids)),
+    "flags and true": lambda x, ids: x.masked_fill(_row(ids) & True, 0.0),
+    "flags and false": lambda x, ids: x.masked_fill(_row(ids) & False, 0.0),
     "known flags that are all true": lambda x, ids: x.masked_fill(_row(ids) & torch.ones(6, 1, dtype=torch.bool), 0.0),
 }
 
