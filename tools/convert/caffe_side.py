@@ -128,6 +128,8 @@ def _told_apart(power: Any, limit: float) -> list[int]:
         power: the power_param of what it reads, (x - n)^2 or -x; None where it reads x itself.
         limit: its threshold.
     """
+    if not math.isfinite(limit):
+        return []
     if power is None:
         return [math.floor(limit), math.floor(limit) + 1]
     if (power.power, power.scale) == (2, 1) and float(power.shift).is_integer():
