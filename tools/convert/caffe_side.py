@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -45,26 +45,31 @@ def value_names(net: Net) -> list[list[str]]:
 def fitting_inputs(net: Net, seed: int = 0) -> dict[str, np.ndarray]:
     """Return seeded inputs that the net can read: noise, but whole numbers where layers want classes, rows or flags.
 
-    A row that the net tells from all others, as it does padding, is as good as never among so many: a quarter are it.
-    What is told from others, and is no row, is such flags or the like.
+    Of rows that the net compares with whole numbers, as with padding, a quarter are such numbers, or those on both
+    sides of a limit. An input of which the net tells whether it is a number, and that looks up no rows, gets whole
+    numbers from 0 to that number + 1.
     """
     values = seeded_inputs({name: tuple(net.blobs[name].shape) for name in net.inputs}, seed)
     generator = np.random.default_rng(seed + 1)
     origins = {name: {name} for name in net.inputs}
     kinds: dict[str, _Kind | int] = {}
-    told_apart: dict[str, int] = {}
-    squares: dict[str, tuple[set[str], int]] = {}
+    compared: dict[str, set[int]] = defaultdict(set)
+    alone: dict[str, int] = {}
+    functions: dict[str, tuple[set[str], Any]] = {}
     for node in net.nodes:
         read = [origins.get(blob.name, set()) for blob in node.bottoms]
         if node.layer.type in _MOVING:
             origins.update((top.name, set().union(*read)) for top in node.tops)
             continue
-        subtracted = _subtracted(node.layer)
-        if subtracted is not None:
-            squares[node.tops[0].name] = read[0], subtracted
-        if node.layer.type == "Threshold" and node.bottoms[0].name in squares:
-            names, subtracted = squares[node.bottoms[0].name]
-            told_apart.update(dict.fromkeys(names, subtracted))
+        if node.layer.type == "Power":
+            functions[node.tops[0].name] = read[0], node.layer.param.power_param
+        if node.layer.type == "Threshold":
+            names, power = functions.get(node.bottoms[0].name, (read[0], None))
+            numbers = _told_apart(power, node.layer.param.threshold_param.threshold)
+            for name in names:
+                compared[name].update(numbers)
+                if len(numbers) == 1:
+                    alone[name] = max(alone.get(name, 0), numbers[0] + 2, 2)
         for number, names in enumerate(read):
             kind = _wanted_kind(node, number) if names else None
             if kind is None:
@@ -72,13 +77,15 @@ def fitting_inputs(net: Net, seed: int = 0) -> dict[str, np.ndarray]:
             for name in names:
                 known = kinds.get(name)
                 kinds[name] = min(kind, known) if isinstance(kind, int) and isinstance(known, int) else kind
-    for name, row in told_apart.items():
-        kinds.setdefault(name, max(row, 0) + 2)
+    for name, end in alone.items():
+        kinds.setdefault(name, end)
     for name, kind in kinds.items():
         shape = values[name].shape
         found = generator.integers(0, kind, shape) if isinstance(kind, int) else kind(generator, shape)
-        if isinstance(kind, int) and 0 <= told_apart.get(name, -1) < kind:
-            found = np.where(generator.random(shape) < 0.25, told_apart[name], found)
+        numbers = [each for each in sorted(compared[name]) if isinstance(kind, int) and 0 <= each < kind]
+        if numbers:
+            taken = generator.random(shape) < 0.25
+            found = np.where(taken, generator.choice(numbers, shape) if numbers[1:] else numbers[0], found)
         values[name] = found.astype(np.float32)
     return values
 
@@ -114,13 +121,22 @@ def _wanted_kind(node: Node, number: int) -> _Kind | int | None:
     return None
 
 
-def _subtracted(layer: Any) -> int | None:
-    """Return n where a layer computes (x - n)^2, as before a Threshold that tells n from others; None elsewhere."""
-    if layer.type != "Power":
-        return None
-    param = layer.param.power_param
-    fits = (param.power, param.scale) == (2, 1) and float(param.shift).is_integer()
-    return -int(param.shift) if fits else None
+def _told_apart(power: Any, limit: float) -> list[int]:
+    """Return the number that a Threshold tells from all others, or the two whole numbers on both sides of its limit.
+
+    Args:
+        power: the power_param of what it reads, (x - n)^2 or -x; None where it reads x itself.
+        limit: its threshold.
+    """
+    if not math.isfinite(limit):
+        return []
+    if power is None:
+        return [math.floor(limit), math.floor(limit) + 1]
+    if (power.power, power.scale) == (2, 1) and float(power.shift).is_integer():
+        return [-int(power.shift)]
+    if (power.power, power.scale, power.shift) == (1, -1, 0):
+        return [math.ceil(-limit) - 1, math.ceil(-limit)]
+    return []
 
 
 def _bags(first: int, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

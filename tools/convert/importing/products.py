@@ -17,8 +17,6 @@ from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 
 MOST_ROWS = 2**24
 """The most rows that numbers of float32 tell apart."""
-
-
 _PENALTY = 1e30
 """Next to it no product counts, and it is finite, so that rows of nothing else have weights."""
 
@@ -123,11 +121,22 @@ def filled(op: Operation, x: Value, mask: torch.Tensor, number: float) -> Value:
     return sum_of(op, x, Constant(torch.zeros(mask.shape).masked_fill(mask, number)))
 
 
-def filled_by(op: Operation, x: Value, flags: Value, number: float) -> Value:
-    """Put a number where flags that are computed are 1: as `filled`, with the Log of the others for -inf."""
+def filled_by(op: Operation, x: Value, flags: Value, number: float, *, for_softmax: bool = False) -> Value:
+    """Put a number where flags that are computed are 1: as `filled`, with the Log of the others for -inf.
+
+    Args:
+        op: the operator.
+        x: the value.
+        flags: ones and zeros.
+        number: which.
+        for_softmax: a softmax alone reads the result, and its weights are overwritten, so -1e30 is added where the
+            number is -inf: of a row that is filled as a whole the weights are finite.
+    """
     shape = op.shape
     param = {"scale": -1, "shift": 1}
     kept = op.layer("Power", [flags], flags.shape, part="others", power_param=param)
+    if number == -math.inf and for_softmax:
+        return sum_of(op, x, _penalties(op, kept))
     if number == -math.inf:
         return sum_of(op, x, op.layer("Log", [kept], kept.shape, part="penalties"))
     if not math.isfinite(number):
@@ -155,7 +164,7 @@ def chosen(op: Operation, condition: Constant, one: Any, two: Any) -> Value:
     return op.refuse("it chooses between other things than a blob and a number")
 
 
-def chosen_by(op: Operation, flags: Value, one: Any, two: Any) -> Value:
+def chosen_by(op: Operation, flags: Value, one: Any, two: Any, *, for_softmax: bool = False) -> Value:
     """Choose by flags that are computed between a blob and a number, or two numbers.
 
     Args:
@@ -163,6 +172,7 @@ def chosen_by(op: Operation, flags: Value, one: Any, two: Any) -> Value:
         flags: ones and zeros.
         one: what is taken where they are 1: a blob, or a constant.
         two: what is taken elsewhere.
+        for_softmax: as for `filled_by`.
     """
     if any(isinstance(each, Constant) and each.tensor.numel() != 1 for each in (one, two)):
         op.refuse("it chooses between other things than blobs and numbers")
@@ -175,9 +185,9 @@ def chosen_by(op: Operation, flags: Value, one: Any, two: Any) -> Value:
     if isinstance(two, Constant):
         param = {"scale": -1, "shift": 1}
         others = op.layer("Power", [flags], flags.shape, part="not", power_param=param)
-        return filled_by(op, op.as_blob(one), others, float(two.tensor))
+        return filled_by(op, op.as_blob(one), others, float(two.tensor), for_softmax=for_softmax)
     if isinstance(one, Constant):
-        return filled_by(op, op.as_blob(two), flags, float(one.tensor))
+        return filled_by(op, op.as_blob(two), flags, float(one.tensor), for_softmax=for_softmax)
     return op.refuse("it chooses between two blobs by flags that are computed")
 
 

@@ -20,6 +20,7 @@ class Value:
         pad: of a `Padded` value, the zeros in front of each spatial axis.
         whole: its values are whole numbers, which only look-ups of rows read.
         largest: of whole numbers that the graph computes, what none is larger than, without sign; None: not known.
+        stands_in: finite numbers are in the place of infinite ones or NaN, so it is not compared with the graph's.
     """
 
     blob: str
@@ -27,6 +28,7 @@ class Value:
     pad: Shape = ()
     whole: bool = field(default=False, kw_only=True)
     largest: int | None = field(default=None, kw_only=True)
+    stands_in: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch.fx import Node
@@ -98,7 +99,9 @@ def softplus(op: Operation) -> Value:
 
 def softmax(op: Operation) -> Value:
     """softmax: Softmax."""
-    return activations.softmax(op, op.blob(), op["dim"])
+    x = op.blob()
+    y = activations.softmax(op, x, op["dim"])
+    return replace(y, stands_in=True) if x.stands_in else y
 
 
 def log_softmax(op: Operation) -> Value:

@@ -8,7 +8,7 @@ themselves have none, and are compared and looked up only.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,11 +56,18 @@ def _largest(op: Operation, value: Any) -> float:
     return float(abs(value)) if isinstance(value, (int, float)) else 0
 
 
-def moved(op: Operation, result: Result) -> Result:
-    """Return what an operator that moves whole numbers makes of them, with the bound of what it moves."""
-    if not all(map(is_counted, op.inputs)):
+def moved(op: Operation, result: Result, sources: Sequence[Node] | None = None) -> Result:
+    """Return what an operator that moves whole numbers makes of them, with the bound of what it moves.
+
+    Args:
+        op: the operator.
+        result: what it makes.
+        sources: the nodes whose values it moves; None: all that it reads.
+    """
+    sources = op.inputs if sources is None else sources
+    if not all(map(is_counted, sources)):
         return result
-    known = [op.value_of(each) for each in op.inputs]
+    known = [op.value_of(each) for each in sources]
     if any(isinstance(each, Value) and each.largest is None for each in known):
         return result
     return _with_bound(op, result, max(_largest(op, each) for each in known))
@@ -68,17 +75,11 @@ def moved(op: Operation, result: Result) -> Result:
 
 def _sum(op: Operation) -> float:
     one, two = (_largest(op, op[name]) for name in ("self", "other"))
-    if holds_flags(op.node):
-        op.refuse("it is true where one of two flags is, which no layer computes", "cast the flags: mask.int()")
     return one + float(abs(op["alpha"])) * two
 
 
 def _product(op: Operation) -> float:
     return math.prod(_largest(op, op[name]) for name in ("self", "other"))
-
-
-def _quotient(op: Operation) -> float:
-    return max(_largest(op, op[name]) for name in ("self", "other"))  # only for the refusal: it makes no whole numbers
 
 
 def _total(op: Operation) -> float:
@@ -110,9 +111,18 @@ def _of_counts(function: Callable[[Operation], Result], largest: Callable[[Opera
 
 def add(op: Operation) -> Result:
     """add: Eltwise SUM, Bias, or Power with a number; nothing with a zero, of whole numbers."""
+    if holds_flags(op.node):
+        op.refuse("it is true where one of two flags is, which no layer computes", "cast the flags: mask.int()")
     if is_counted(op.node) and op["other"] == 0 and isinstance(op["self"], Value):
         return op["self"]
     return arithmetic.add(op)
+
+
+def divide(op: Operation) -> Result:
+    """div: Eltwise PROD, Scale, or Power; of whole numbers of which a bound is known as of others."""
+    for name in ("self", "other"):
+        _largest(op, op[name])
+    return arithmetic.divide(op)
 
 
 def _as_number(op: Operation) -> int:
@@ -166,8 +176,9 @@ def _not(op: Operation) -> Result:
 
 def both(op: Operation) -> Result:
     """__and__, bitwise_and, logical_and of flags: Eltwise PROD; Scale by those that are known, unless all are true."""
-    one, two = op["self"], op["other"]
-    if not all(map(holds_flags, op.inputs)) or len(op.inputs) != 2:
+    one, two = (Constant(torch.tensor(each)) if isinstance(each, bool) else each for each in (op["self"], op["other"]))
+    given = [op.arguments[name] for name in ("self", "other")]
+    if not all(isinstance(each, bool) or (isinstance(each, Node) and holds_flags(each)) for each in given):
         op.refuse("it joins bits of numbers, which no layer does; flags are joined")
     if isinstance(one, Constant):
         one, two = two, one
@@ -181,8 +192,7 @@ def index(op: Operation) -> Result:
     """index with numbers that are known; of whole numbers and flags Reshape, where it takes each once."""
     if any(is_counted(each) and isinstance(op.value_of(each), Value) for each in op.inputs[1:]):
         op.refuse(COMPUTES_WITH_WHOLE, _CAST)
-    result = products.index(op)
-    return moved(op, result) if is_counted(op.inputs[0]) else result
+    return moved(op, products.index(op), op.inputs[:1])
 
 
 def masked(function: Callable[[Operation], Result]) -> Callable[[Operation], Result]:
@@ -269,7 +279,7 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "sub": _of_counts(arithmetic.subtract, _sum),
     "rsub": _of_counts(arithmetic.subtract_reversed, _sum),
     "mul": _of_counts(arithmetic.multiply, _product),
-    "div": _of_counts(arithmetic.divide, _quotient),
+    "div": divide,
     "sum": _of_counts(arithmetic.total, _total),
     **dict.fromkeys(("__and", "bitwise_and", "logical_and"), both),
     **{name: masked(products.OPERATORS[name]) for name in ("scaled_dot_product_attention", "masked_fill", "where")},

@@ -220,7 +220,7 @@ class _Import:
         if works_in_place(node):
             self._replace(place, node, result)
         self.known[node] = result
-        if idiom is not None and idiom.changes:
+        if (idiom is not None and idiom.changes) or (isinstance(result, Value) and result.stands_in):
             return
         if isinstance(result, Value) and not result.pad and result.blob not in self.inputs:
             if result.blob not in self.values or node.name in self.program.graph_signature.user_outputs:

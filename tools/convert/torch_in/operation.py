@@ -170,10 +170,22 @@ class Operation(importing.Operation):
         """Return what a node before this one has become."""
         return self._known[node]
 
+    def readers(self) -> set[Node]:
+        """Return the nodes that read the result, or, of one that writes in place, what it writes over."""
+        nodes = [self.node]
+        if works_in_place(self.node):
+            nodes += [each for each, value in self._known.items() if value == self._known[self.inputs[0]]]
+        return {user for each in nodes for user in each.users} - {self.node}
+
     def any_blob(self, items: int) -> Value | None:
         """Return a blob that has so many items, the first that there is; None where there is none."""
         blobs = (each for each in self._known.values() if isinstance(each, Value) and not each.pad)
         return next((each for each in blobs if each.shape[:1] == (items,) and not self.made.is_fixed(each)), None)
+
+    def stands_in(self, node: Any) -> bool:
+        """Return whether another node has become a value with finite numbers in the place of infinite ones or NaN."""
+        value = self._known.get(node) if isinstance(node, Node) else None
+        return isinstance(value, Value) and value.stands_in
 
     def is_constant(self, node: Node) -> bool:
         """Return whether another node has become a parameter or constant; not if it comes later."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from mgcaffe.tools.convert.importing.operation import COMPUTES_WITH_WHOLE
 from mgcaffe.tools.convert.importing.products import as_mask, causal_mask, matrix_product
 from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Result, Value
-from mgcaffe.tools.convert.torch_in.operation import Operation, is_counted
+from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, holds_flags, is_counted, operator_name
 
 
 def matmul(op: Operation) -> Value:
@@ -52,7 +53,7 @@ def attention(op: Operation) -> Value:
     if op["enable_gqa"]:
         op.refuse("several of its queries share a key (enable_gqa), which MatMul does not")
     mask, flags = op["attn_mask"], None
-    if isinstance(mask, Value) and mask.largest == 1:
+    if isinstance(mask, Value) and holds_flags(op.arguments["attn_mask"]):
         mask, flags = None, op.as_blob(mask)
     if op["is_causal"]:
         mask = causal_mask(query.shape[-2], key.shape[-2])
@@ -79,9 +80,67 @@ def masked_fill(op: Operation) -> Value:
     number = number.tensor if isinstance(number, Constant) and not number.trained else number
     if isinstance(number, (Constant, Value)):
         op.refuse("its number is computed in the net, or learned")
+    number, source = float(number), op.arguments["self"]
+    _check_overwritten(op, [number], [source])
     if isinstance(mask, Constant):
-        return products.filled(op, op.blob(), mask.tensor, float(number))
-    return products.filled_by(op, op.blob(), op.as_blob(mask), float(number))
+        return _marked(op, products.filled(op, op.blob(), mask.tensor, number), [source])
+    hides = number == -math.inf and _are_overwritten(op, op.readers())
+    y = products.filled_by(op, op.blob(), op.as_blob(mask), number, for_softmax=hides)
+    return replace(y, stands_in=True) if hides else y
+
+
+def _numbers_filled(op: Operation, node: Node) -> list[float]:
+    """Return the numbers of a fill or a choice; none of other operators."""
+    if operator_name(node) not in ("masked_fill", "where"):
+        return []
+    given = [arguments_of(node).get(name) for name in ("self", "other", "value")]
+    known = [op.value_of(each) if isinstance(each, Node) and op.is_constant(each) else each for each in given]
+    tensors = [each.tensor for each in known if isinstance(each, Constant) and each.tensor.numel() == 1]
+    return [float(each) for each in known if isinstance(each, (int, float))] + [float(each) for each in tensors]
+
+
+def _is_infinite_fill(op: Operation, node: Node) -> bool:
+    return any(map(math.isinf, _numbers_filled(op, node)))
+
+
+def _are_overwritten(op: Operation, readers: Iterable[Node]) -> bool:
+    """Return whether a softmax alone reads a fill, or another one in between, and what it makes is overwritten."""
+    for each in readers:
+        if operator_name(each) == "softmax":
+            if not all(_numbers_filled(op, user) and not _is_infinite_fill(op, user) for user in each.users):
+                return False
+        elif not _is_infinite_fill(op, each) or not _are_overwritten(op, each.users):
+            return False
+    return True
+
+
+def _marked(op: Operation, y: Value, sources: Iterable[Any]) -> Value:
+    """Return a value, marked if it is made of one that finite numbers stand in for, which softmax is to read."""
+    stands_in = any(map(op.stands_in, sources)) and _is_infinite_fill(op, op.node)
+    return replace(y, stands_in=True) if stands_in else y
+
+
+def _check_overwritten(op: Operation, numbers: Iterable[float], sources: Iterable[Any]) -> None:
+    """Refuse to put finite numbers over what may be infinite or NaN, which products with zeros leave as it is."""
+    if any(map(math.isinf, numbers)):
+        return
+    left = [(each, False) for each in sources if isinstance(each, Node)]
+    seen = set()
+    while left:
+        node, is_weight = each = left.pop()
+        if each in seen or op.is_constant(node):
+            continue
+        seen.add(each)
+        if _is_infinite_fill(op, node) and not op.stands_in(node):
+            given = arguments_of(node)
+            if not is_weight or not op.is_constant(given.get("mask", given.get("condition"))):
+                op.refuse(
+                    "it overwrites what is computed of a fill with an infinite number, and where that is infinite or "
+                    "NaN, no product with zeros makes it finite",
+                    "fill with a finite number: masked_fill(mask, -1e30)",
+                )
+        is_weight = is_weight or operator_name(node) == "softmax"
+        left += [(before, is_weight) for before in node.all_input_nodes]
 
 
 def where(op: Operation) -> Value:
@@ -93,9 +152,13 @@ def where(op: Operation) -> Value:
     )
     if any(isinstance(each, Constant) and each.trained for each in (one, two)):
         op.refuse("it chooses between values and a learned parameter")
-    if isinstance(condition, Value):
-        return products.chosen_by(op, op.as_blob(condition), one, two)
-    return products.chosen(op, condition, one, two)
+    numbers, sources = _numbers_filled(op, op.node), [op.arguments["self"], op.arguments["other"]]
+    _check_overwritten(op, numbers, sources)
+    if not isinstance(condition, Value):
+        return _marked(op, products.chosen(op, condition, one, two), sources)
+    hides = -math.inf in numbers and _are_overwritten(op, op.readers())
+    y = products.chosen_by(op, op.as_blob(condition), one, two, for_softmax=hides)
+    return replace(y, stands_in=True) if hides else y
 
 
 def _rank(value: Value | Constant) -> int:

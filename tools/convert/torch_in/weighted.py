@@ -58,15 +58,15 @@ def transposed_convolution(op: Operation) -> Value:
 
 def linear(op: Operation) -> Value:
     """linear: InnerProduct over the last axis; Bias where the bias is computed."""
-    x, weight = op.blob("input"), op.constant("weight")
+    x, weight, bias = op.blob("input"), op.constant("weight"), op["bias"]
     assert weight is not None
-    if isinstance(op["bias"], Value):
-        op.shape = (*x.shape[:-1], len(weight.tensor))
-        return sum_of(op, filters.inner_product(op, x, weight, None), op["bias"])
-    bias = op.constant("bias")
-    if not isinstance(weight, Normalized):
+    if isinstance(bias, Constant) and not isinstance(weight, Normalized):
         return filters.inner_product(op, x, weight, bias)
-    return _with_factors(op, filters.inner_product(op, x, weight, None), weight.factors, bias, len(x.shape) - 1)
+    op.shape = (*x.shape[:-1], len(weight.tensor))
+    y = filters.inner_product(op, x, weight, None)
+    if isinstance(weight, Normalized):
+        y = _with_factors(op, y, weight.factors, None, len(x.shape) - 1)
+    return y if bias is None else sum_of(op, y, bias)
 
 
 def _with_factors(op: Operation, y: Value, factors: Value, bias: Constant | None, axis: int) -> Value:

@@ -104,6 +104,30 @@ def test_padding_is_among_the_ids_that_a_proof_feeds():
     assert 0 < (ids == PADDING).sum() < ids.size and ids.max() > 100_000
 
 
+@pytest.mark.parametrize(
+    ("function", "numbers"),
+    [
+        (lambda ids: ids > 0, {0, 1}),
+        (lambda ids: ids <= 7, {7, 8}),
+        (lambda ids: ids < 7, {6, 7}),
+        (lambda ids: ids >= 900_000, {899_999, 900_000}),
+        (lambda ids: (ids > 3) & (ids != 9), {3, 4, 9}),
+    ],
+)
+def test_ids_on_both_sides_of_a_limit_are_among_those_that_a_proof_feeds(function, numbers):
+    class Flagged(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.scores = nn.Embedding(1_000_000, 2), nn.Linear(2, 5)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.scores((self.words(ids) * function(ids).unsqueeze(-1)).sum(1))
+
+    program = export_module(Flagged(), (8, 20), "the module")
+    (ids,) = fitting_inputs(import_program(program, name="net", file="module").build()).values()
+    assert numbers <= {*ids.ravel()} and 20 < np.isin(ids, list(numbers)).sum() < 60
+
+
 class Mean(nn.Module):
     """The mean of a text's vectors, without those of padding."""
 

@@ -58,6 +58,14 @@ def test_attention_leaves_out_what_flags_say(causal):
     check_training_step(Attending(causal=causal), IDS)
 
 
+def test_flags_that_an_index_takes_in_their_order_are_a_mask():
+    class Indexed(Attending):
+        def mask(self, ids: torch.Tensor) -> torch.Tensor:
+            return ids.ne(PADDING)[:, torch.arange(6)][:, None, None, :]
+
+    converted(Indexed(), IDS)
+
+
 def test_layers_share_what_is_made_of_a_mask():
     types = types_of(converted(Attending(layers=3), IDS))
     assert types.count("Softmax") == 3 and types.count("Threshold") == 1 and types.count("Tile") == 2
@@ -149,6 +157,12 @@ MASKED = {
     "filled with zeros": lambda x, ids: x.softmax(-1).masked_fill(_row(ids), 0.0),
     "filled with a constant": lambda x, ids: x.masked_fill(_row(ids), torch.tensor(2.5)),
     "flags taken by an index": lambda x, ids: x.masked_fill(_known(ids), -1e4).softmax(-1),
+    "filled for two readers": lambda x, ids: (
+        x.masked_fill(_row(ids), -math.inf).softmax(-1) + x.masked_fill(_row(ids), -math.inf).exp()
+    ),
+    "filled with zeros behind a softmax of a known mask": lambda x, ids: (
+        x.masked_fill(_causal(), -math.inf).softmax(-1).masked_fill(_row(ids), 0.0)
+    ),
     "a number elsewhere": lambda x, ids: torch.where(_row(ids), x, 0.5),
     "a number there": lambda x, ids: torch.where(_row(ids), torch.tensor(0.5), x),
     "one of two numbers": lambda x, ids: (x + torch.where(_row(ids), -1e4, 0.0)).softmax(-1),
@@ -159,6 +173,9 @@ MASKED = {
     "added as numbers": lambda x, ids: (x + (1.0 - ids.ne(PADDING).float())[:, None, :] * -1e4).softmax(-1),
     "two flags": lambda x, ids: x.masked_fill(_row(ids) & (ids < 3).unsqueeze(2), 0.0),
     "two flags in words": lambda x, ids: x.masked_fill(torch.logical_and(_row(ids), (ids < 3).unsqueeze(1)), 0.0),
+    "the same flags twice": lambda x, ids: (lambda flags: x.masked_fill(flags & flags, 0.0))(_row(ids)),
+    "flags and true": lambda x, ids: x.masked_fill(_row(ids) & True, 0.0),
+    "flags and false": lambda x, ids: x.masked_fill(_row(ids) & False, 0.0),
     "known flags that are all true": lambda x, ids: x.masked_fill(_row(ids) & torch.ones(6, 1, dtype=torch.bool), 0.0),
 }
 
@@ -169,7 +186,64 @@ def test_numbers_are_put_where_flags_say_so(name):
     check_training_step(Masked(MASKED[name]), IDS)
 
 
+def _padded(ids: torch.Tensor) -> torch.Tensor:
+    """Flags of padding, which may be all of a row."""
+    return (ids == PADDING).unsqueeze(1)
+
+
+def _causal() -> torch.Tensor:
+    return torch.ones(6, 6, dtype=torch.bool).triu(1)
+
+
+HIDDEN = {
+    "filled": lambda x, ids: x.masked_fill(_padded(ids), -math.inf).softmax(-1).masked_fill(_padded(ids), 0.0),
+    "filled in place": lambda x, ids: (
+        (x * 2).masked_fill_(_padded(ids), -math.inf).softmax(-1).masked_fill(_padded(ids), 0.0)
+    ),
+    "filled twice": lambda x, ids: (
+        x.masked_fill(_padded(ids), -math.inf)
+        .masked_fill(_causal(), -math.inf)
+        .softmax(-1)
+        .masked_fill(~(~_causal() & ids.ne(PADDING).unsqueeze(1)), 0.0)
+    ),
+    "filled twice by computed flags": lambda x, ids: (
+        x.masked_fill((ids == 2).unsqueeze(1), -math.inf)
+        .masked_fill(_padded(ids), -math.inf)
+        .softmax(-1)
+        .masked_fill((ids < 3).unsqueeze(1), 0.0)
+    ),
+    "chosen": lambda x, ids: torch.where(
+        _padded(ids), 0.0, torch.where(_padded(ids), torch.tensor(-math.inf), x).softmax(-1)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_row_that_is_hidden_as_a_whole_may_be_overwritten(name):
+    ids = np.array([[PADDING] * 6, [0, 3, PADDING, 2, PADDING, PADDING], [2] * 6], np.float32)
+    program = export_module(seeded(Masked(HIDDEN[name])), IDS, "the module")
+    model = import_program(program, name="net", file="module")
+    ours = CaffeSide(model.build()).run({"data": ids})[model.outputs[0]]
+    theirs = seeded(Masked(HIDDEN[name])).eval()(torch.from_numpy(ids).long()).detach().numpy()
+    assert np.isfinite(theirs).all() and np.allclose(ours, theirs, atol=1e-6)
+    converted(Masked(HIDDEN[name]), IDS)
+    check_training_step(Masked(HIDDEN[name]), IDS)
+
+
 REFUSED = {
+    "what is infinite overwritten": (
+        lambda x, ids: x.masked_fill(_row(ids), -math.inf).masked_fill(_padded(ids), 0.0), "it overwrites what is"),
+    "what is infinite by a known mask overwritten": (
+        lambda x, ids: x.masked_fill(_causal(), -math.inf).masked_fill(_padded(ids), 0.0), "it overwrites what is"),
+    "what is infinite chosen": (
+        lambda x, ids: torch.where(_row(ids), x.masked_fill(_row(ids), -math.inf).amax(-1, keepdim=True) * x, 0.5),
+        "it overwrites what is computed of a fill with an infinite number"),
+    "what is infinite in other layers before": (
+        lambda x, ids: x.masked_fill(_row(ids), -math.inf).softmax(-1).exp().masked_fill(_row(ids), 0.0),
+        "it overwrites what is"),
+    "what another operator reads in front of a softmax": (
+        lambda x, ids: (x.masked_fill(_row(ids), -math.inf) * 2).softmax(-1).masked_fill(_row(ids), 0.0),
+        "it overwrites what is"),
     "one of two blobs": (lambda x, ids: torch.where(_row(ids), x, x * 2), "it chooses between two blobs by flags"),
     "infinity or a number": (lambda x, ids: torch.where(_row(ids), x, math.inf), "it puts inf where flags say so"),
     "one of two infinities": (

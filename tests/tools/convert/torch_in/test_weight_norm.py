@@ -62,6 +62,20 @@ def test_products_with_normalized_rows():
     check_training_step(module, ROWS)
 
 
+def test_products_with_normalized_rows_and_a_bias_that_is_computed():
+    class Biased(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scores = weight_norm(nn.Linear(8, 5))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return F.linear(x, self.scores.weight, self.scores.bias.exp())
+
+    found = types_of(converted(Biased(), (3, 8)))
+    assert found.count("InnerProduct") == 1 and found.count("Scale") == 1
+    check_training_step(Biased(), (3, 8))
+
+
 def test_direction_and_lengths_are_parameters_of_the_net():
     module = scored(weight_norm(nn.Conv1d(4, 6, 3)), 6)
     names = {each.name for each in converted(module, ROWS).parameters.values()}
