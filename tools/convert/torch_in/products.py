@@ -133,7 +133,8 @@ def _check_overwritten(op: Operation, numbers: Iterable[float], sources: Iterabl
         seen.add(each)
         if _is_infinite_fill(op, node) and not op.stands_in(node):
             given = arguments_of(node)
-            if not is_weight or not op.is_constant(given.get("mask", given.get("condition"))):
+            mask: Any = given.get("mask", given.get("condition"))
+            if not is_weight or not op.is_constant(mask):
                 op.refuse(
                     "it overwrites what is computed of a fill with an infinite number, and where that is infinite or "
                     "NaN, no product with zeros makes it finite",
