@@ -33,8 +33,8 @@ _FORMATS = {2: [torch.channels_last, torch.channels_last, torch.contiguous_forma
 
 
 def run(full: bool) -> list[Row]:
-    """Compute all cases, a tenth of them if not in full."""
-    cases = CASES if full else CASES // 10
+    """Compute all cases, a twentieth of them if not in full."""
+    cases = CASES if full else CASES // 20
     groups = [range(first, min(first + _AT_A_TIME, cases)) for first in range(0, cases, _AT_A_TIME)]
     process = _Process()
     row = count("random convolutions, every candidate equals float64", [

@@ -206,6 +206,8 @@ def test_a_named_file_that_has_become_another_machines_meanwhile_is_left_to_it(t
 DEPTHWISE = """
 layer { name: "depthwise" type: "DepthwiseConvolution" bottom: "c2" top: "c2d"
   convolution_param { kernel_size: 5 pad: 2 weight_filler { type: "gaussian" std: 0.2 } } }
+layer { name: "dilated" type: "DepthwiseConvolution" bottom: "c2d" top: "c2e"
+  convolution_param { kernel_size: 3 pad: 2 dilation: 2 weight_filler { type: "gaussian" std: 0.2 } } }
 """
 
 
@@ -221,7 +223,7 @@ def test_two_ranks_equal_one_by_every_candidate(tmp_path, monkeypatch):
         size = communicator.size
         options = {"communicator": None if size == 1 else communicator, "dtype": torch.float32}
         before, behind = NET.split("layer { name: 'conv3'")
-        behind = behind.replace("bottom: 'c2'", "bottom: 'c2d'")
+        behind = behind.replace("bottom: 'c2'", "bottom: 'c2e'")
         net = f"{data_layer(listing, 8 // size)}{before}{DEPTHWISE}layer {{ name: 'conv3'{behind}"
         with make_solver(net, "comm_param { schedule: SINGLE }", tmp_path, **options) as solver:
             read_channels_last(solver.net)
