@@ -86,7 +86,7 @@ def _phases(call: BackwardData) -> torch.Tensor:
     of_phase = tuple(pixels // step for pixels, step in zip(size, geometry.dilation, strict=True))
     dy = call.dy
     dx = torch.empty(call.shape, dtype=dy.dtype, device=dy.device, memory_format=torch.channels_last)
-    for some in phases.some_images(call.shape[0], dx[0].numel()):
+    for some in unfolded.some_images(dx):
         part = BackwardData(phases.split(dy[some], out, geometry), call.weight, of_phase, walk)
         phases.join(BACKWARD_DATA.by_rule(part).run(part), dx[some], geometry)
     return dx

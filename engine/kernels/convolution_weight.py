@@ -243,7 +243,7 @@ def _columns(call: BackwardWeight) -> None:
 def _phases(call: BackwardWeight) -> None:
     geometry, size = call.geometry, phases.whole(call.x.shape[2:], call.geometry)
     walk, out = phases.undilated(geometry), geometry.output_size(size)
-    for some in phases.some_images(len(call.x), call.x[0].numel()):
+    for some in unfolded.some_images(call.x):
         dy, x = phases.split(call.dy[some], out, geometry), phases.split(call.x[some], size, geometry)
         part = call._replace(beta=1.0 if some.start else call.beta, dy=dy, x=x, geometry=walk)
         BACKWARD_WEIGHT.by_rule(part).run(part)
@@ -304,8 +304,9 @@ def _has_columns(call: BackwardWeight) -> bool:
 
 
 def _has_phases(call: BackwardWeight) -> bool:
-    is_last = format_of(call.x) == torch.channels_last and not is_narrow(call.x)
-    return is_last and phases.serves(call.dy, call.x.shape[1], call.geometry)
+    # Operands of 16 bits are widened before (`onednn.miscomputes_filters`).
+    is_last = format_of(call.x) == torch.channels_last
+    return is_last and not is_narrow(call.x) and phases.serves(call.dy, call.x.shape[1], call.geometry)
 
 
 def _has_positions(call: BackwardWeight) -> bool:

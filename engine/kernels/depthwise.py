@@ -24,7 +24,7 @@ from mgcaffe.engine.kernels.aten import convolution_backward
 from mgcaffe.engine.kernels.formats import dense, format_of
 from mgcaffe.engine.kernels.geometry import Geometry
 from mgcaffe.engine.kernels.precision import is_narrow, widened
-from mgcaffe.engine.kernels.unfolded import MAX_COPY, add
+from mgcaffe.engine.kernels.unfolded import add, some_images
 from mgcaffe.engine.parameter import Parameter
 
 COLUMNS = "columns"
@@ -83,11 +83,9 @@ def add_backward_weight(
     if takes_whole_filter(x, geometry):
         _add(total, beta, dense(dy), dense(x), geometry, bias)
         return
-    images = max(1, MAX_COPY // x[0].numel())
     # In float32 also of operands of 16 bits, so that the sums are rounded once; oneDNN's kernel is as fast so.
     sums, added = (torch.empty(total.shape, dtype=torch.float32), 0.0) if is_narrow(x) else (total, beta)
-    for image in range(0, len(x), images):
-        some = slice(image, image + images)
+    for some in some_images(x):
         _add_by_columns(sums, added, widened(dense(dy[some])), x[some], geometry, bias)
         added = 1.0
     if sums is not total:

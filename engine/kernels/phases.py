@@ -20,7 +20,6 @@ import torch
 from mgcaffe.engine.kernels import onednn
 from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.kernels.geometry import Geometry
-from mgcaffe.engine.kernels.unfolded import MAX_COPY
 
 PHASES = "phases"
 """What the candidates are called."""
@@ -68,13 +67,6 @@ def whole(size: Sequence[int], geometry: Geometry) -> tuple[int, int]:
     """Return a height and a width up to the next multiples of the dilation, so that all phases have as many pixels."""
     rows, columns = (-(-pixels // step) * step for pixels, step in zip(size, geometry.dilation, strict=True))
     return rows, columns
-
-
-def some_images(batch: int, values: int) -> Iterator[slice]:
-    """Yield slices of a batch whose images have so many values each, of at most `MAX_COPY` values or one image."""
-    images = max(1, MAX_COPY // max(1, values))
-    for first in range(0, batch, images):
-        yield slice(first, first + images)
 
 
 def split(x: torch.Tensor, size: Sequence[int], geometry: Geometry) -> torch.Tensor:

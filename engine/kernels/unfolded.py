@@ -115,6 +115,13 @@ def filter_rows(weight: torch.Tensor) -> torch.Tensor:
     return weight.permute(0, 2, 3, 1).reshape(weight.shape[0], -1)
 
 
+def some_images(x: torch.Tensor) -> Iterator[slice]:
+    """Yield slices of a batch x (N, ...), of at most `MAX_COPY` values or of one image."""
+    images = max(1, MAX_COPY // max(1, x.numel() // max(1, len(x))))
+    for first in range(0, len(x), images):
+        yield slice(first, first + images)
+
+
 def add_filter_rows(total: torch.Tensor, rows: torch.Tensor, beta: float) -> None:
     """Set total (O, C, k, l) to beta total + rows (O, k l C), in place."""
     outputs, channels, *kernel = total.shape

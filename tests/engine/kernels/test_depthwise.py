@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mgcaffe.engine.kernels import convolution, depthwise, onednn, processor
+from mgcaffe.engine.kernels import convolution, depthwise, onednn, processor, unfolded
 from mgcaffe.engine.kernels.choice.choices import RULES, Forced
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
 from mgcaffe.engine.kernels.convolution_weight import BACKWARD_WEIGHT, BackwardWeight
@@ -48,7 +48,7 @@ def operands(geometry, image=(9, 8), batch=3):
 ], ids=str)  # fmt: skip
 def test_the_gradient_by_columns_is_pytorchs(geometry, images, monkeypatch):
     x, weight, dy, _, expected = operands(geometry)
-    monkeypatch.setattr(depthwise, "MAX_COPY", images * x[0].numel())
+    monkeypatch.setattr(unfolded, "MAX_COPY", images * x[0].numel())
     total, bias = torch.full(weight.shape, float("nan")), Parameter((len(weight),))
     bias.diff = torch.full(bias.shape, float("nan"))
     call = BackwardWeight(total, 0.0, dy, x, geometry, bias=bias)
@@ -203,7 +203,7 @@ def test_a_bottom_with_missing_zeros_gets_its_bias_summed(monkeypatch):
     walk((7, 5), (4, 7), (3, 2)),
 ], ids=str)  # fmt: skip
 def test_gradients_in_sixteen_bits_are_rounded_once(geometry, monkeypatch):
-    monkeypatch.setattr(depthwise, "MAX_COPY", 1)  # one image at a time
+    monkeypatch.setattr(unfolded, "MAX_COPY", 1)  # one image at a time
     x, weight, dy, *_ = operands(geometry)
     x, dy, weight = (each.bfloat16() for each in (x, dy, weight))
     leaves = [each.double().contiguous().requires_grad_() for each in (x, weight)]

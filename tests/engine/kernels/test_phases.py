@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mgcaffe.engine.kernels import convolution, onednn, phases, processor
+from mgcaffe.engine.kernels import convolution, onednn, phases, processor, unfolded
 from mgcaffe.engine.kernels.convolution_data import BACKWARD_DATA, BackwardData
 from mgcaffe.engine.kernels.convolution_weight import BACKWARD_WEIGHT, BackwardWeight
 from mgcaffe.engine.kernels.geometry import Geometry
@@ -51,7 +51,7 @@ def calls(geometry, image, batch=3, dtype=torch.float32):
 ], ids=str)  # fmt: skip
 def test_gradients_by_phases_are_pytorchs(geometry, image, images, monkeypatch):
     of_x, of_weight, dx, dweight = calls(geometry, image)
-    monkeypatch.setattr(phases, "MAX_COPY", images * of_weight.x[0].numel())
+    monkeypatch.setattr(unfolded, "MAX_COPY", images * of_weight.x[0].numel())
     way = BACKWARD_DATA.candidates[phases.PHASES]
     assert way.serves(of_x)
     found = way.run(of_x)
