@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -64,20 +65,20 @@ def test_what_is_no_tree_is_refused(tmp_path):
 def test_a_tree_that_computes_something_else_is_found(tmp_path):
     for package in (*PACKAGES, "mgcaffe"):
         shutil.copytree(ROOT / package, tmp_path / package)
-    options = ("--solvers", "SGD", "--schedules", "single", "--ranks", "1", "--iterations", "3")
-    result = run(ROOT, tmp_path, *options)
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "1 of 1 trainings of 3 iterations end with the same weights to the bit" in result.stdout
-    policies = tmp_path / "solvers" / "rates" / "policies.py"
-    text = policies.read_text()
-    policies.write_text(text.replace("    def rate(self, iteration: int) -> float:", SLOWER, 1))
-    assert policies.read_text() != text
-    result = run(ROOT, tmp_path, *options)
-    assert result.returncode == 1
-    assert "DIFFER  conv1 #0: " in result.stdout
+    rules = tmp_path / "solvers" / "update" / "rules.py"
+    text = rules.read_text()
+    rules.write_text(text.replace("mul_(eta * correction)", "mul_(0.999 * eta * correction)"))
+    assert rules.read_text() != text
+    result = run(ROOT, tmp_path, "--solvers", "SGD,Adam", "--schedules", "single", "--ranks", "1", "--iterations", "3")
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert re.search(r"^SGD .* equal *$", result.stdout, re.M) and "DIFFER  conv1 #0: " in result.stdout
+    assert "1 of 2 trainings of 3 iterations end with the same weights to the bit" in result.stdout
 
 
-SLOWER = """    def rate(self, iteration: int) -> float:
-        return 0.999 * self.original_rate(iteration)
-
-    def original_rate(self, iteration: int) -> float:"""
+@pytest.mark.parametrize(("difference", "code"), [("", 0), ("conv1 #0: 1 of 3 numbers", 1)])
+def test_the_exit_code_says_whether_all_are_equal(difference, code, monkeypatch, capsys):
+    rows = [compare_trees.Row("SGD", 1, "single", (2.0, 1.0), (), each) for each in ("", difference)]
+    monkeypatch.setattr(compare_trees, "run", lambda *_: iter(rows))
+    monkeypatch.setattr(sys, "argv", ["compare_trees.py", "before", "after"])
+    assert compare_trees.main() == code
+    assert f"{2 - code} of 2 trainings" in capsys.readouterr().out
