@@ -20,6 +20,7 @@ logger = logging.getLogger("mgcaffe.prototxt")
 MAX_SUGGESTIONS = 100
 """How many names are compared with the known ones: a hostile file must not buy itself endless comparisons."""
 _MAX_NAME = 64
+_MESSAGE = "_param"
 _FORMER = {"blobs_lr": "lr_mult", "weight_decay": "decay_mult", "blob_share_mode": "share_mode"}
 """Fields of `layers` before 2015, and what stands for each in the `param` messages of today's `layer`."""
 _OF_FORKS = frozenset(
@@ -103,8 +104,16 @@ class Problems:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Find the known name that an unknown one was most likely meant to be, or None."""
-    choices = list(known)
-    folded = {choice.lower(): choice for choice in choices}
-    near = get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
-    return folded[near[0]] if near else None
+    """Find the known name that an unknown one was most likely meant to be, or None.
+
+    The `_param` at the end of a layer's message says nothing: without it, center_loss_param is not like
+    hinge_loss_param.
+    """
+    folded = {choice.lower(): choice for choice in known}
+    lower = name.lower()
+    if not lower.endswith(_MESSAGE):
+        near = get_close_matches(lower, folded, n=1, cutoff=0.6)
+        return folded[near[0]] if near else None
+    stems = {key.removesuffix(_MESSAGE): choice for key, choice in folded.items() if key.endswith(_MESSAGE)}
+    near = get_close_matches(lower.removesuffix(_MESSAGE), stems, n=1, cutoff=0.75)
+    return stems[near[0]] if near else None

@@ -144,6 +144,32 @@ def test_unknown_field_warns_with_place_and_nearest_name(caplog):
     )
 
 
+@pytest.mark.parametrize(
+    "name", ["quartet_loss_param", "center_loss_param", "mixup_param", "st_param", "picpac_param", "rank_param"]
+)
+def test_a_message_of_a_fork_is_not_taken_for_another_layers(caplog, name):
+    """They are alike only in `_loss` and `_param`."""
+    parse_text(f"layer {{ name: 'c' {name} {{ }} }}", NetParameter, file="net.prototxt")
+    (record,) = caplog.records
+    assert record.getMessage() == f"net.prototxt:1:19: unknown field '{name}' in layer, ignored."
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("innerproduct_param", "inner_product_param"),
+        ("convolutional_param", "convolution_param"),
+        ("Pooling_param", "pooling_param"),
+        ("accuarcy_param", "accuracy_param"),
+        ("transform_params", "transform_param"),
+    ],
+)
+def test_a_misspelled_message_is_recognised(caplog, name, meant):
+    parse_text(f"layer {{ name: 'c' {name} {{ }} }}", NetParameter, file="net.prototxt")
+    (record,) = caplog.records
+    assert record.getMessage().endswith(f"Did you mean '{meant}'?")
+
+
 @pytest.mark.parametrize(("name", "now"), [("blobs_lr: 2", "lr_mult"), ("weight_decay: 0", "decay_mult")])
 def test_a_field_of_the_older_layers_says_what_it_became(caplog, name, now):
     """The nearest name of blobs_lr would be blobs, which is something else."""

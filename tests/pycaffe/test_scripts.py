@@ -128,6 +128,27 @@ def test_the_name_caffe_covers_the_submodules(tmp_path):
     assert result.stdout == "__main__ ['names.py', 'a', '-b'] 1.0.0\n"
 
 
+def test_types_of_blob_lists_can_be_imported(tmp_path):
+    """The triplet losses of face recognition do, and use neither."""
+    (tmp_path / "script.py").write_text(
+        "import caffe\n"
+        "from caffe._caffe import BlobVec, RawBlobVec\n"
+        "class Ones(caffe.Layer):\n"
+        "    def setup(self, bottom, top):\n"
+        "        assert isinstance(top, RawBlobVec) and isinstance(self.blobs, BlobVec)\n"
+        "        top[0].reshape(2)\n"
+        "    def reshape(self, bottom, top): pass\n"
+        "import sys\n"
+        "sys.modules['ones'] = sys.modules[__name__]\n"
+        'text = \'layer { type: "Python" top: "a" python_param { module: "ones" layer: "Ones" } }\'\n'
+        "open('net.prototxt', 'w').write(text)\n"
+        "print(caffe.Net('net.prototxt', caffe.TRAIN).blobs['a'].data.shape)\n"
+    )
+    result = run(tmp_path, "script.py")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "(2,)\n"
+
+
 def test_a_users_mistake_ends_a_script_with_its_own_lines_and_one_message(tmp_path):
     (tmp_path / "net.prototxt").write_text('layer {\n  name: "a" type: "Convolutoin" top: "a"\n}\n')
     (tmp_path / "wrong.py").write_text("import caffe\nnet = caffe.Net('net.prototxt', caffe.TEST)\n")
