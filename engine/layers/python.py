@@ -31,7 +31,7 @@ from mgcaffe.engine.host_copies import write_back
 from mgcaffe.engine.layer import Layer, at_least
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
-from mgcaffe.engine.user_layer import BlobVector, UserLayer, described, error_class, load_module
+from mgcaffe.engine.user_layer import BlobVector, UserLayer, described, error_class, load_module, python_2_hint
 from mgcaffe.errors import NetError
 
 logger = logging.getLogger("mgcaffe.engine")
@@ -196,12 +196,14 @@ class Python(Layer):
         self._fail_in_user_code(what, interrupt)
 
     def _fail_in_user_code(self, what: str, error: BaseException) -> NoReturn:
-        kind = error_class(type(error))
+        kind, hint = error_class(type(error)), python_2_hint(error)
+        if isinstance(error, SystemExit):
+            hint = "a layer must not end the process: raise an exception"
         raise kind(
             f"{what} failed in {self.param.python_param.module}.{self.param.python_param.layer}"
             f" (layer '{self.name}', type {self.type}): {described(error)}",
             location=self.location("python_param"),
-            hint="a layer must not end the process: raise an exception" if isinstance(error, SystemExit) else None,
+            hint=hint,
         ) from None
 
 
