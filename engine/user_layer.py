@@ -17,6 +17,7 @@ import importlib
 import importlib.metadata
 import inspect
 import linecache
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -27,6 +28,13 @@ from mgcaffe.engine.host_blob import HostBlob, ParameterBlob
 from mgcaffe.errors import NetError, describe_exception
 from mgcaffe.prototxt import LayerParameter, Phase
 
+_PYTHON_2 = re.compile(
+    r"Missing parentheses in call to|leading zeros in decimal integer|multiple exception types must be parenthesized"
+    r"|>>: 'builtin_function_or_method'|has no attribute '(iteritems|itervalues|iterkeys|has_key)'"
+    r"|name '(xrange|unicode|raw_input|basestring|long|reduce|unichr|execfile|reload)' is not defined"
+    r"|No module named '(cPickle|cStringIO|ConfigParser|Queue|StringIO|urllib2)'"
+)
+"""What Python 3 says of programs in Python 2, as most were that were written for pycaffe."""
 CAFFE_MODULE = "mgcaffe.caffe_module"
 """The entry point whose function lets users' modules `import caffe` and derive from our Layer."""
 
@@ -117,6 +125,16 @@ def described(error: BaseException) -> str:
         if code:
             lines.append(f"    {code}")
     return "\n".join(lines)
+
+
+def python_2_hint(error: BaseException) -> str | None:
+    """Return what to do about an exception that shows a program to be in Python 2, or None."""
+    if not isinstance(error, TabError) and not _PYTHON_2.search(describe_exception(error)):
+        return None
+    return (
+        "this is Python 2: 2to3 -w FILE, a program that comes with Python up to 3.12, makes Python 3 of it, except for"
+        " the division of whole numbers, which has to be written as //"
+    )
 
 
 def _is_ours(file: str) -> bool:

@@ -23,13 +23,17 @@ _MAX_NAME = 64
 _MESSAGE = "_param"
 _FORMER = {"blobs_lr": "lr_mult", "weight_decay": "decay_mult", "blob_share_mode": "share_mode"}
 """Fields of `layers` before 2015, and what stands for each in the `param` messages of today's `layer`."""
-_OF_FORKS = frozenset(
+_OF_FORKS = frozenset(["BN", "CONVOLUTION3D", "CROP", "INTERP", "PRELU", "ROI_POOLING", "SMOOTH_L1_LOSS"])
+_UNSUPPORTED = frozenset(
     [
-        *("BN", "CONVOLUTION3D", "CROP", "DENSE_IMAGE_DATA", "IMAGE_SEG_DATA", "INTERP", "POOLING3D", "PRELU"),
-        *("ROI_POOLING", "SEG_ACCURACY", "SMOOTH_L1_LOSS", "UNPOOLING", "UPSAMPLE", "VIDEO_DATA", "VOLUME_DATA"),
+        *("DECONVOLUTION3D", "DENSE_IMAGE_DATA", "IMAGE_SEG_DATA", "LOCAL", "POOLING3D", "SEG_ACCURACY"),
+        *("UNPOOLING", "UPSAMPLE", "VIDEO_DATA", "VOLUME_DATA"),
     ]
 )
-"""Types that forks of Caffe added to those of `layers`; UNPOOLING is not POOLING spelled wrongly."""
+"""Types that forks of Caffe added to those of `layers`: such that a `layer` can have here, and others.
+
+UNPOOLING is not POOLING spelled wrongly.
+"""
 
 
 @dataclass
@@ -79,6 +83,8 @@ class Problems:
             return f" It belongs to the older 'layers'; in 'layer' write it as param {{ {_FORMER[name]}: ... }}."
         if name in _OF_FORKS and "CONVOLUTION" in choices:
             return " It belongs to a fork of Caffe."
+        if name in _UNSUPPORTED and "CONVOLUTION" in choices:
+            return " It belongs to a fork of Caffe, and is not supported."
         key = (name, hash(tuple(choices)))
         if key not in self._suggestions:
             if len(self._suggestions) >= MAX_SUGGESTIONS or len(name) > _MAX_NAME:

@@ -182,8 +182,10 @@ class TextReader:
         known = ", ".join(field.enum.numbers) if len(field.enum.numbers) <= 8 else ""
         listed = f" (known: {known})" if known else ""
         message = f"unknown value '{_short(unknown.name)}' for {field.name}{listed}.{suggestion}"
-        is_slip = "Did you mean" in suggestion
-        self._fail(message, unknown.offset, None if is_slip else field.hint)
+        hint = None if "Did you mean" in suggestion else field.hint
+        if "not supported" in suggestion:
+            hint = "Leave the layer out, or write every layer as 'layer', which can be of type \"Python\"."
+        self._fail(message, unknown.offset, hint)
 
     def _note(self, message: str, suggestion: str, name: str, offset: int) -> None:
         if len(self.problems.found) >= MAX_PROBLEMS:

@@ -8,7 +8,8 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from mgcaffe.errors import EXIT_USAGE, EngineError
+from mgcaffe.engine.user_layer import python_2_hint
+from mgcaffe.errors import EXIT_FAILED, EXIT_USAGE, EngineError
 from mgcaffe.pycaffe import alias
 
 USAGE = """usage: python -m mgcaffe.pycaffe SCRIPT [arguments]
@@ -37,6 +38,13 @@ def main(arguments: Sequence[str]) -> int:
     except EngineError as error:
         print(_told(error), file=sys.stderr)
         return error.exit_code
+    except Exception as error:
+        hint = python_2_hint(error)
+        if hint is None:
+            raise
+        traceback.print_exc()
+        print(hint, file=sys.stderr)
+        return EXIT_FAILED
     return 0
 
 

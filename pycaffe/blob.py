@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -10,8 +11,15 @@ import torch
 from mgcaffe import engine
 from mgcaffe.engine.host_blob import HostBlob, as_sizes
 from mgcaffe.engine.host_copies import HostArray, Loans, write_back
-from mgcaffe.engine.layers.input import Input
 from mgcaffe.engine.types import Array, Shape
+
+
+class TopValues(Protocol):
+    """What a layer's next forward finds in its tops: tensors by the tops' numbers, which can be exchanged."""
+
+    def __getitem__(self, index: int, /) -> torch.Tensor: ...
+
+    def __setitem__(self, index: int, values: torch.Tensor, /) -> None: ...
 
 
 class Blob(HostBlob):
@@ -20,7 +28,8 @@ class Blob(HostBlob):
     Args:
         net: the engine's net.
         blob: the engine's blob.
-        source: the Input layer that makes it, and which of its tops it is; None for all others.
+        source: what its layer's next forward finds in the tops, if the layer is an Input or one in Python, and which
+            of them it is; None for all others.
         weight: its weight in the net's loss.
         loans: where the copies of its net's blobs are noted.
     """
@@ -29,7 +38,7 @@ class Blob(HostBlob):
         self,
         net: engine.Net,
         blob: engine.Blob,
-        source: tuple[Input, int] | None = None,
+        source: tuple[TopValues, int] | None = None,
         weight: float = 0.0,
         loans: Loans | None = None,
     ) -> None:
@@ -54,8 +63,8 @@ class Blob(HostBlob):
         assert blob.data is not None
         array = self._data.view(blob.data)
         if self._source is not None:
-            layer, index = self._source
-            if layer.values[index] is not blob.data:
+            values, index = self._source
+            if values[index] is not blob.data:
                 self._watch(blob.data, array)
         return array
 
@@ -90,8 +99,8 @@ class Blob(HostBlob):
     def _set_data(self, values: torch.Tensor) -> None:
         self._blob.data = values
         if self._source is not None:
-            layer, index = self._source
-            layer.values[index] = values
+            held, index = self._source
+            held[index] = values
 
     def fill(self) -> None:
         """Let the blob have values in its shape: zeros where it has none."""
@@ -105,7 +114,11 @@ class Blob(HostBlob):
             self._set_data(self._blob.data)
 
     def _watch(self, values: torch.Tensor, array: Array) -> None:
-        """Give the Input layer what is written into its blob where that shows what a layer in place made of it."""
+        """Give the layer what is written into its blob, where that is another tensor than the layer's own.
+
+        It is one where a layer in place has run on it, and where a net on a GPU has a layer in Python, which holds its
+        tops on the CPU.
+        """
         before = array.copy()
 
         def take() -> None:

@@ -25,7 +25,7 @@ from mgcaffe.engine.weights import hdf5
 from mgcaffe.engine.weights.caffemodel import save_caffemodel
 from mgcaffe.pycaffe import mode
 from mgcaffe.pycaffe.batching import in_batches, joined
-from mgcaffe.pycaffe.blob import Blob
+from mgcaffe.pycaffe.blob import Blob, TopValues
 from mgcaffe.pycaffe.problems import ArgumentError, UnknownBlobError, check_file
 
 Hook = Callable[[int], Any]
@@ -121,12 +121,11 @@ class Net:
         ]
         self.layer_dict = OrderedDict(zip(self._layer_names, self.layers, strict=True))
         self.params = OrderedDict((name, layer.blobs) for name, layer in self.layer_dict.items() if layer.blobs)
-        sources = {
-            top: (node.layer, index)
-            for node in net.nodes
-            if isinstance(node.layer, Input)
-            for index, top in enumerate(node.tops)
-        }
+        sources: dict[engine.Blob, tuple[TopValues, int]] = {}
+        for node in net.nodes:
+            held = _held_values(node.layer)
+            if held is not None:
+                sources |= {top: (held, index) for index, top in enumerate(node.tops) if top not in node.bottoms}
         weights = [net.loss_weights.get(blob.name, 0.0) for blob in blobs]
         self.blob_loss_weights = OrderedDict(zip(self._blob_names, weights, strict=True))
         self._blobs = [
@@ -425,6 +424,13 @@ def _calling(hook: Hook, loans: Loans) -> Hook:
         write_back(loans)
 
     return call
+
+
+def _held_values(layer: EngineLayer) -> TopValues | None:
+    """Return what a layer's next forward finds in its tops, where scripts may write that; None for other layers."""
+    if isinstance(layer, Input):
+        return layer.values
+    return layer.top_values if isinstance(layer, Python) else None
 
 
 def _records(arrays: Mapping[str, Any]) -> int:

@@ -59,12 +59,15 @@ _LAYERS_OF = {
         *("CenterLoss", "InterClass", "LabelSpecificAdd", "LabelSpecificMargin", "LargeMarginInnerProduct"),
         *("MarginInnerProduct", "TripletLoss"),
     ),
-    "forks for poses": ("CPMData", "HeatmapData", "HeatmapLoss", "ImResize", "Nms"),
+    "the HED fork": ("ImageLabelmapData",),
+    "forks for poses": (
+        *("CPMData", "DataHeatmap", "EuclideanLossHeatmap", "HeatmapData", "HeatmapLoss", "ImResize", "Nms"),
+    ),
     "forks for video": ("Convolution3D", "NdConvolution", "NdPooling", "Pooling3D"),
     "forks for hashing and several labels": (
         *("MultiLabelAccuracy", "MultiLabelData", "MultiLabelImageData", "PairwiseLoss", "QuantizationLoss"),
     ),
-    "forks for sequences": ("CTCLoss", "WarpCTCLoss"),
+    "forks for sequences": ("CTCLoss", "Lstm", "WarpCTCLoss"),
     "forks for detection": ("FocalLoss", "Proposal", "ROIAlign", "YoloLoss", "Yolov3", "YoloV2Loss"),
 }
 

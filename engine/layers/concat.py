@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 
 from mgcaffe.engine.layer import Layer, at_least
-from mgcaffe.engine.layers.shared.fields import joining_axis
+from mgcaffe.engine.layers.shared.fields import four_axes_hint, joining_axis
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
@@ -49,6 +49,7 @@ class Concat(Layer):
                     f" bottom {index} ('{names[index]}') has {shape}",
                     "bottom",
                     index=index,
+                    hint=four_axes_hint(bottom_shapes, names, index),
                 )
         return [(*before, sum(self.sizes), *behind)]
 

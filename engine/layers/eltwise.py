@@ -22,7 +22,7 @@ from mgcaffe.engine.kernels.elementwise import add_
 from mgcaffe.engine.kernels.formats import format_of
 from mgcaffe.engine.kernels.precision import is_narrow, widened
 from mgcaffe.engine.layer import Layer, at_least
-from mgcaffe.engine.layers.shared.fields import warn_of_idle_field
+from mgcaffe.engine.layers.shared.fields import four_axes_hint, warn_of_idle_field
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 
@@ -66,6 +66,7 @@ class Eltwise(Layer):
                     f" bottom {index} ('{names[index]}') has {shape}",
                     "bottom",
                     index=index,
+                    hint=four_axes_hint(bottom_shapes, names, index),
                 )
         return [bottom_shapes[0]]
 

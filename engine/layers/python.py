@@ -31,7 +31,7 @@ from mgcaffe.engine.host_copies import write_back
 from mgcaffe.engine.layer import Layer, at_least
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
-from mgcaffe.engine.user_layer import BlobVector, UserLayer, described, error_class, load_module
+from mgcaffe.engine.user_layer import BlobVector, UserLayer, described, error_class, load_module, python_2_hint
 from mgcaffe.errors import NetError
 
 logger = logging.getLogger("mgcaffe.engine")
@@ -43,6 +43,8 @@ class Python(Layer):
 
     Attributes:
         user: the user's own object.
+        top_values: the tops' values by number, on the CPU, which the user's next `forward` finds there. Those of a top
+            in place do not count.
     """
 
     only_once = "nothing is known of what a class of the user's does"
@@ -52,6 +54,7 @@ class Python(Layer):
     in_place = True
     keeps_tops = True
     user: UserLayer
+    top_values: _TopValues
 
     def setup(self, bottom_shapes: Sequence[Shape]) -> None:
         """Make the user's object and call its `setup`."""
@@ -67,6 +70,7 @@ class Python(Layer):
         in_place = zip(self.param.bottom, self.param.top, strict=False)
         self._shares = [bottom == top for bottom, top in in_place]
         self._tops = [LayerBlob(self._zeros(())) for _ in self.param.top]
+        self.top_values = _TopValues(self._tops)
         bottoms, tops = self._blobs([self._zeros(shape) for shape in bottom_shapes])
         self._call("setup", self.user.setup, bottoms, tops)
         self._is_set_up = True
@@ -192,10 +196,25 @@ class Python(Layer):
         self._fail_in_user_code(what, interrupt)
 
     def _fail_in_user_code(self, what: str, error: BaseException) -> NoReturn:
-        kind = error_class(type(error))
+        kind, hint = error_class(type(error)), python_2_hint(error)
+        if isinstance(error, SystemExit):
+            hint = "a layer must not end the process: raise an exception"
         raise kind(
             f"{what} failed in {self.param.python_param.module}.{self.param.python_param.layer}"
             f" (layer '{self.name}', type {self.type}): {described(error)}",
             location=self.location("python_param"),
-            hint="a layer must not end the process: raise an exception" if isinstance(error, SystemExit) else None,
+            hint=hint,
         ) from None
+
+
+class _TopValues:
+    """What lies in a layer's tops, to be read and set by number like the entries of a list."""
+
+    def __init__(self, tops: Sequence[LayerBlob]) -> None:
+        self._tops = tops
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self._tops[index].values
+
+    def __setitem__(self, index: int, values: torch.Tensor) -> None:
+        self._tops[index].values = values.cpu().contiguous()

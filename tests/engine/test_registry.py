@@ -123,6 +123,9 @@ def test_the_package_offers_its_names_lazily():
 @pytest.mark.parametrize(
     ("kind", "fork"),
     [
+        ("ImageLabelmapData", "the HED fork"),
+        ("DataHeatmap", "forks for poses"),
+        ("Lstm", "forks for sequences"),
         ("PriorBox", "the SSD fork"),
         ("DetectionOutput", "the SSD fork"),
         ("MultiBoxLoss", "the SSD fork"),

@@ -190,6 +190,12 @@ def test_a_field_of_the_older_layers_says_what_it_became(caplog, name, now):
             "'CROP' for type. It belongs to a fork of Caffe.",
             "Write every layer as 'layer', which takes any type",
         ),
+        (
+            "layers { type: UNPOOLING }",
+            16,
+            "'UNPOOLING' for type. It belongs to a fork of Caffe, and is not supported.",
+            "Leave the layer out, or write every layer as 'layer'",
+        ),
         ("layers { param { lr_mult: 1 } }", 16, "expected ':'", "In the older 'layers' rates are blobs_lr: 1"),
     ],
 )

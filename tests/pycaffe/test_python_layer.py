@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mgcaffe.pycaffe as caffe
+from mgcaffe.engine import host_copies
 from tests.support.pycaffe_nets import net
 
 MODULE = """
@@ -28,6 +29,16 @@ class ParamStrLayer(caffe.Layer):
         top[0].data[...] = self.value
     def set_value(self, value):
         self.value = value
+
+class KeepsItsTop(caffe.Layer):
+    def setup(self, bottom, top):
+        pass
+    def reshape(self, bottom, top):
+        top[0].reshape(2, 3)
+    def forward(self, bottom, top):
+        pass
+    def backward(self, top, propagate_down, bottom):
+        pass
 
 class GradientInForward(SimpleLayer):
     def forward(self, bottom, top):
@@ -105,3 +116,32 @@ def test_a_gradient_written_in_forward_counts_in_each_backward(tmp_path):
         made.backward()
         assert (made.blobs["power"].diff == 3).all()
         assert (made.blobs["data"].diff == 6).all()
+
+
+def filled_by_the_script(tmp_path, more=""):
+    """Return what two passes make of 1 and of 2 that the script writes into a top which `forward` leaves alone."""
+    text = python("KeepsItsTop", "", "data", "data") + more
+    text += 'layer { type: "Power" name: "twice" bottom: "data" top: "twice" power_param { scale: 2 } }'
+    made = net(tmp_path, text)
+    results = []
+    for value in (1, 2):
+        made.blobs["data"].data[...] = value
+        results.append(made.forward()["twice"].copy())
+    return results
+
+
+def test_what_a_script_writes_into_a_top_is_there_in_every_pass(tmp_path):
+    for result, value in zip(filled_by_the_script(tmp_path), (2, 4), strict=True):
+        np.testing.assert_array_equal(result, np.full((2, 3), value))
+
+
+def test_what_a_script_writes_into_a_top_is_there_behind_a_layer_in_place(tmp_path):
+    in_place = 'layer { type: "Power" name: "half" bottom: "data" top: "data" power_param { scale: 0.5 } }\n'
+    for result, value in zip(filled_by_the_script(tmp_path, in_place), (1, 2), strict=True):
+        np.testing.assert_array_equal(result, np.full((2, 3), value))
+
+
+def test_what_a_script_writes_into_a_top_is_there_on_another_device(tmp_path, monkeypatch):
+    monkeypatch.setattr(host_copies, "shares_memory", lambda tensor: False)
+    for result, value in zip(filled_by_the_script(tmp_path), (2, 4), strict=True):
+        np.testing.assert_array_equal(result, np.full((2, 3), value))

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import mgcaffe.pycaffe as caffe
-from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_USAGE
+from mgcaffe.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_USAGE
 from mgcaffe.pycaffe import __main__
 from tests.support.paths import MODELS
 
@@ -172,3 +172,39 @@ def test_what_can_be_asked_of_the_runner(capsys, arguments, code):
 def test_the_exit_code_of_a_script_is_kept(tmp_path):
     (tmp_path / "leaves.py").write_text("import sys\nsys.exit(3)\n")
     assert run(tmp_path, "leaves.py").returncode == 3
+
+
+@pytest.fixture
+def _own_path(monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+
+
+@pytest.mark.usefixtures("_own_path")
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("print 'loss'\n", "SyntaxError: Missing parentheses in call to 'print'"),
+        ("import sys\nprint >> sys.stderr, 'loss'\n", "TypeError: unsupported operand type(s) for >>"),
+        ("if True:\n\tx = 1\n        y = 2\n", "TabError"),
+        ("for i in xrange(2):\n    pass\n", "NameError: name 'xrange' is not defined"),
+        ("{}.iteritems()\n", "AttributeError: 'dict' object has no attribute 'iteritems'"),
+        ("import cPickle\n", "ModuleNotFoundError: No module named 'cPickle'"),
+    ],
+)
+def test_a_script_in_python_2_is_told_how_it_becomes_python_3(tmp_path, capsys, text, cause):
+    script = tmp_path / "old.py"
+    script.write_text(text)
+    assert __main__.main([str(script)]) == EXIT_FAILED
+    errors = capsys.readouterr().err
+    assert cause in errors
+    assert errors.splitlines()[-1].startswith("this is Python 2: 2to3 -w FILE")
+
+
+@pytest.mark.usefixtures("_own_path")
+def test_other_exceptions_of_a_script_say_nothing_of_python_2(tmp_path, capsys):
+    script = tmp_path / "new.py"
+    script.write_text("print(undefined)\n")
+    with pytest.raises(NameError, match="undefined"):
+        __main__.main([str(script)])
+    assert capsys.readouterr().err == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf.message import Message
@@ -88,3 +89,15 @@ def joining_axis(layer: Layer, path: str, old_name: str, rank: int) -> int:
     if message.HasField("axis"):
         layer.fail(f"{old_name} is the old name of axis: give one of them only", f"{path}.{old_name}")
     return layer.canonical_axis(getattr(message, old_name), rank, f"{path}.{old_name}")
+
+
+def four_axes_hint(shapes: Sequence[Shape], names: Sequence[str], index: int) -> str | None:
+    """Return what to do where bottom `index` and bottom 0 differ by axes of size 1 at the end, or None.
+
+    Files of before 2015 mix (N, C) and (N, C, 1, 1), which were one: every blob had four axes, and InnerProduct made
+    the latter.
+    """
+    for short, long in ((0, index), (index, 0)):
+        if len(shapes[short]) == 2 < len(shapes[long]) and set(shapes[long][2:]) == {1}:
+            return f"before 2015 every blob had four axes; a Flatten layer brings blob '{names[long]}' to two"
+    return None

@@ -70,6 +70,8 @@ def test_other_axes_have_to_agree():
         concat("", (2, 3, 4), (3, 3, 4))
     with pytest.raises(NetError, match=r"bottom 1 \('b'\) has \(2,\)"):
         concat("", (2, 3), (2,))
+    with pytest.raises(NetError, match="a Flatten layer brings blob 'a' to two"):
+        concat("", (2, 5, 1, 1), (2, 3))
     with pytest.raises(NetError, match="axis 3 does not exist in a blob with 2 axes"):
         concat("axis: 3", (2, 3), (2, 3))
 

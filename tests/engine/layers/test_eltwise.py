@@ -90,6 +90,10 @@ def test_only_wanted_gradients_are_computed():
 def test_shapes_that_differ_are_refused():
     with pytest.raises(NetError, match=r"bottom 0 \('a'\) has \(2, 3\), bottom 1 \('b'\) has \(2, 1\)"):
         eltwise("", (2, 3), (2, 1))
+    with pytest.raises(NetError, match="before 2015 every blob had four axes; a Flatten layer brings blob 'b' to two"):
+        eltwise("operation: PROD", (2, 3), (2, 3, 1, 1))
+    with pytest.raises(NetError, match=r"has \(2, 3\) .*\)$"):
+        eltwise("", (2, 3, 1, 4), (2, 3))
 
 
 def test_coefficients_have_to_fit():

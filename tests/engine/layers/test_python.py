@@ -402,6 +402,7 @@ def test_a_missing_backward_is_named():
     [
         ("def f(:\n", "SyntaxError"),
         ("import nothing_of_this_name\n", "No module named 'nothing_of_this_name'"),
+        ("print 'setup'\n", r"Missing parentheses in call to 'print'[\s\S]*this is Python 2: 2to3 -w FILE"),
         ("import sys\nsys.exit()\n", "importing 'user_broken' failed in user_broken.Ten .* SystemExit"),
     ],
 )
