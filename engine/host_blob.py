@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -147,10 +148,12 @@ class ParameterBlob(HostBlob):
 
     Args:
         parameter: what it shows.
+        resize: gives the parameter another shape, or refuses to; None: refused.
     """
 
-    def __init__(self, parameter: Parameter) -> None:
+    def __init__(self, parameter: Parameter, resize: Callable[[Parameter, Shape], None] | None = None) -> None:
         self._parameter = parameter
+        self._resize = resize
         self._data, self._diff = HostArray(), HostArray()
 
     @property
@@ -188,13 +191,17 @@ class ParameterBlob(HostBlob):
         return self._diff.view(parameter.diff)
 
     def reshape(self, *sizes: int) -> None:
-        """Refused, unless the shape stays: the size of a learnable blob is fixed when its layer is set up.
+        """Give the blob another shape, which only `setup` of a layer in Python may do.
 
         Raises:
-            NetError: another shape.
+            NetError: the net has been made.
         """
-        if as_sizes(sizes) != self.shape:
+        shape = as_sizes(sizes)
+        if shape == self.shape:
+            return
+        if self._resize is None:
             raise NetError(
-                f"a learnable blob of shape {self.shape} cannot become one of shape {sizes}",
+                f"a learnable blob of shape {self.shape} cannot become one of shape {shape}",
                 hint="change the layer's fields (num_output and so on) and make the net anew",
             )
+        self._resize(self._parameter, shape)

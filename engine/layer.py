@@ -238,13 +238,7 @@ class Layer:
         """
         parameter = (RowParameter if by_rows else Parameter)(tuple(int(size) for size in shape), filler)
         index = len(self.parameters)
-        if axes_problem := why_too_many_axes(parameter.shape):
-            self.fail(f"parameter {index} {axes_problem}")
-        size = blob_bytes(parameter.shape, self.context.dtype.itemsize)
-        is_divided = by_rows and self.context.divides_tables
-        if not is_divided and (problem := why_too_large(size, self.context.device)):
-            hint = "lower input_dim (ids modulo a smaller number) or num_output" if by_rows else problem[1]
-            self.fail(f"parameter {index} of shape {shape_text(parameter.shape)} {problem[0]}", hint=hint)
+        self.check_parameter(index, parameter.shape, by_rows=by_rows)
         if index < len(self.param.param):
             spec = self.param.param[index]
             parameter.name, parameter.lr_mult, parameter.decay_mult = spec.name, spec.lr_mult, spec.decay_mult
@@ -254,6 +248,20 @@ class Layer:
         parameter.wanted = parameter.lr_mult != 0
         self.parameters.append(parameter)
         return parameter
+
+    def check_parameter(self, index: int, shape: Shape, *, by_rows: bool = False) -> None:
+        """Check that the machine can hold the parameter of this number if it has this shape.
+
+        Raises:
+            NetError: it has too many axes or values.
+        """
+        if axes_problem := why_too_many_axes(shape):
+            self.fail(f"parameter {index} {axes_problem}")
+        size = blob_bytes(shape, self.context.dtype.itemsize)
+        is_divided = by_rows and self.context.divides_tables
+        if not is_divided and (problem := why_too_large(size, self.context.device)):
+            hint = "lower input_dim (ids modulo a smaller number) or num_output" if by_rows else problem[1]
+            self.fail(f"parameter {index} of shape {shape_text(shape)} {problem[0]}", hint=hint)
 
     def canonical_axis(self, axis: int, rank: int, field: str = "axis") -> int:
         """`axis` with negative values counted from the end, checked against a blob of `rank` axes."""

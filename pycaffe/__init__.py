@@ -6,6 +6,8 @@ is all that such a script changes; `python -m mgcaffe.pycaffe script.py` runs on
 what works and what differs.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from mgcaffe.engine.user_layer import UserLayer as Layer
 from mgcaffe.pycaffe import coord_map, draw, io, proto
 from mgcaffe.pycaffe.blob import Blob
@@ -30,8 +32,11 @@ from mgcaffe.pycaffe.mode import (
     solver_rank,
 )
 from mgcaffe.pycaffe.nccl import NCCL
+from mgcaffe.pycaffe.net import BlobVec as BlobVec
 from mgcaffe.pycaffe.net import Net
+from mgcaffe.pycaffe.net import RawBlobVec as RawBlobVec
 from mgcaffe.pycaffe.net_spec import NetSpec, layers, params, to_proto
+from mgcaffe.pycaffe.problems import missing
 from mgcaffe.pycaffe.solvers import (
     AdaDeltaSolver,
     AdaGradSolver,
@@ -88,3 +93,9 @@ __all__ = [
     "solver_rank",
     "to_proto",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        """Say what became of a function that Caffe had before its release 1.0."""
+        raise missing(f"module '{__name__}'", name)

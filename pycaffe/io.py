@@ -12,7 +12,7 @@ from mgcaffe.engine.types import Array
 from mgcaffe.errors import DataError, PrototxtError
 from mgcaffe.prototxt import BlobProto, BlobProtoVector, Datum, blob_array, fill_blob
 from mgcaffe.pycaffe.images import load_image, oversample, resize_image
-from mgcaffe.pycaffe.problems import ArgumentError
+from mgcaffe.pycaffe.problems import ArgumentError, ArgumentTypeError
 from mgcaffe.pycaffe.proto import caffe_pb2
 from mgcaffe.pycaffe.transformer import Transformer
 
@@ -69,10 +69,11 @@ def array_to_datum(arr: Any, label: int | None = None) -> Datum:
 
     Args:
         arr: channels x height x width; uint8 is stored as bytes, everything else as floats.
-        label: the record's label.
+        label: the record's label, a whole number.
 
     Raises:
         ArgumentError: the array has not three axes.
+        ArgumentTypeError: the label is no whole number.
     """
     array = np.asarray(arr)
     if array.ndim != 3:
@@ -83,8 +84,26 @@ def array_to_datum(arr: Any, label: int | None = None) -> Datum:
     else:
         datum.float_data.extend(array.astype(float).ravel())
     if label is not None:
-        datum.label = int(label)
+        datum.label = _whole(label)
     return datum
+
+
+def _whole(label: Any) -> int:
+    """Return a label as an int.
+
+    Raises:
+        ArgumentTypeError: it is a fraction, or no number.
+    """
+    try:
+        whole = int(label)
+    except (TypeError, ValueError, OverflowError):
+        whole = None
+    if whole is None or whole != label:
+        raise ArgumentTypeError(
+            f"a Datum's label is a whole number, not {label!r}",
+            hint="keep other labels in HDF5 files, or as images of a second database",
+        )
+    return whole
 
 
 def datum_to_array(datum: Datum) -> Array:

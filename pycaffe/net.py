@@ -6,7 +6,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
@@ -26,9 +26,19 @@ from mgcaffe.engine.weights.caffemodel import save_caffemodel
 from mgcaffe.pycaffe import mode
 from mgcaffe.pycaffe.batching import in_batches, joined
 from mgcaffe.pycaffe.blob import Blob, TopValues
-from mgcaffe.pycaffe.problems import ArgumentError, UnknownBlobError, check_file
+from mgcaffe.pycaffe.problems import ArgumentError, UnknownBlobError, check_file, missing
 
 Hook = Callable[[int], Any]
+
+
+RawBlobVec = list
+"""The class of what a layer in Python is given as `bottom` and `top`; scripts import it from `caffe._caffe`."""
+
+
+class BlobVec(tuple[HostBlob, ...]):
+    """The learnable blobs of a layer; scripts compare the class of `net.params["conv"]` with `caffe._caffe.BlobVec`."""
+
+    __slots__ = ()
 
 
 class NetLayer:
@@ -42,7 +52,7 @@ class NetLayer:
     def __init__(self, layer: EngineLayer) -> None:
         self.name = layer.name
         self.type = layer.type
-        self.blobs: tuple[HostBlob, ...] = tuple(ParameterBlob(parameter) for parameter in layer.parameters)
+        self.blobs = BlobVec(ParameterBlob(parameter) for parameter in layer.parameters)
 
 
 class Net:
@@ -54,7 +64,7 @@ class Net:
     Args:
         network_file: a prototxt.
         phase: TRAIN or TEST.
-        level, stages: the rest of the net's state.
+        level, stages: the rest of the net's state; a level of None is 0.
         weights: a caffemodel to load.
 
     Attributes:
@@ -71,11 +81,16 @@ class Net:
         self,
         network_file: str | os.PathLike[str],
         phase: Any,
-        level: int = 0,
+        level: Any = None,
         stages: Sequence[str] | None = None,
         weights: str | os.PathLike[str] | None = None,
     ) -> None:
         if isinstance(phase, (str, os.PathLike)):
+            if level is None:
+                raise ArgumentError(
+                    "the phase is missing",
+                    hint="write Net(file, weights, caffe.TEST), or caffe.TRAIN",
+                )
             weights, phase, level = phase, level, 0
         if isinstance(level, (str, os.PathLike)):
             raise ArgumentError(
@@ -91,7 +106,7 @@ class Net:
         net = engine.Net.from_file(
             network_file,
             phase=phase,
-            level=level,
+            level=level or 0,
             stages=[stages] if isinstance(stages, str) else list(stages or ()),
             device=mode.device(),
             seed=mode.next_seed(),
@@ -106,6 +121,12 @@ class Net:
         shown = cls.__new__(cls)
         shown._bind(net, loans)
         return shown
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say what became of a method that Caffe had before its release 1.0."""
+            raise missing(f"'{type(self).__name__}' object", name)
 
     def _bind(self, net: engine.Net, loans: Loans) -> None:
         self.engine_net = net

@@ -11,7 +11,6 @@ print(net.to_proto())
 
 from __future__ import annotations
 
-import functools
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -23,23 +22,25 @@ from mgcaffe.pycaffe.problems import ArgumentError, ArgumentTypeError, UnknownTo
 
 # Types that read the fields of another one.
 _BORROWED = {
-    "Deconvolution": "convolution_param",
-    "Im2col": "convolution_param",
-    "LSTM": "recurrent_param",
-    "RNN": "recurrent_param",
+    "Deconvolution": "convolution",
+    "Im2col": "convolution",
+    "LSTM": "recurrent",
+    "RNN": "recurrent",
 }
 
 
-@functools.cache
 def param_name_dict() -> dict[str, str]:
-    """Return the field of LayerParameter that holds the fields of a type: "Convolution" -> "convolution_param"."""
+    """Return what the field of LayerParameter for a type is named before `_param`: "Convolution" -> "convolution"."""
     fields = LayerParameter.DESCRIPTOR.fields
     names = {
-        field.message_type.name.removesuffix("Parameter"): field.name
+        field.message_type.name.removesuffix("Parameter"): field.name.removesuffix("_param")
         for field in fields
         if field.name.endswith("_param") and field.message_type is not None
     }
     return {**names, **_BORROWED}
+
+
+_param_names = param_name_dict()  # scripts that fill messages by themselves import it
 
 
 class Top:
@@ -173,8 +174,8 @@ class _Writer:
         else:
             layer.top.extend(self._name(top, function) for top in function.tops)
         layer.name = self._name(function.tops[0] if function.tops else function, function)
-        own_field = param_name_dict().get(function.type_name)
-        own: Message | None = getattr(layer, own_field) if own_field else None
+        own_field = _param_names.get(function.type_name)
+        own: Message | None = getattr(layer, f"{own_field}_param") if own_field else None
         for name, value in function.params.items():
             # the layer's own message comes first: the field `engine` is in both
             target = own if own is not None and name in own.DESCRIPTOR.fields_by_name else layer

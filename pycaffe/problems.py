@@ -24,6 +24,10 @@ class UnknownTopError(UnknownBlobError, AttributeError):
     """A name that no top of a NetSpec has."""
 
 
+class RemovedError(UsageError, AttributeError):
+    """A name that Caffe had before its release 1.0."""
+
+
 class ImageFileError(DataError, OSError):
     """An image that cannot be read."""
 
@@ -63,3 +67,26 @@ def check_file(path: str | os.PathLike[str]) -> None:
             location=Location(os.fspath(path)),
             hint=f"relative paths start from the working directory, {Path.cwd()}",
         ) from None
+
+
+_MODE = "call caffe.{name}(...) before the net is made"
+_PHASE = "remove the line: the phase is given where the net is made, Net(file, weights, caffe.TEST)"
+_TRANSFORMER = (
+    "use a caffe.io.Transformer, which has {name}; caffe.Classifier takes mean, input_scale, raw_scale, channel_swap,"
+    " and has a `transformer`"
+)
+_REMOVED = {
+    **dict.fromkeys(("set_mode_cpu", "set_mode_gpu", "set_device"), _MODE),
+    **dict.fromkeys(("set_phase_train", "set_phase_test"), _PHASE),
+    **dict.fromkeys(
+        ("preprocess", "deprocess", "set_mean", "set_input_scale", "set_raw_scale", "set_channel_swap"), _TRANSFORMER
+    ),
+}
+
+
+def missing(owner: str, name: str) -> AttributeError:
+    """Return the error for an attribute that `owner` lacks: what to write instead, where Caffe once had it."""
+    text = f"{owner} has no attribute '{name}'"
+    if name not in _REMOVED:
+        return AttributeError(text, name=name)
+    return RemovedError(f"{text} since Caffe 1.0", hint=_REMOVED[name].format(name=name))

@@ -26,9 +26,10 @@ from typing import Any, NoReturn
 import torch
 
 from mgcaffe.engine.checks.said_once import warn_once
-from mgcaffe.engine.host_blob import LayerBlob, ParameterBlob, as_sizes
+from mgcaffe.engine.host_blob import LayerBlob, ParameterBlob, as_sizes, resized
 from mgcaffe.engine.host_copies import write_back
 from mgcaffe.engine.layer import Layer, at_least
+from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
 from mgcaffe.engine.user_layer import BlobVector, UserLayer, described, error_class, load_module, python_2_hint
@@ -165,7 +166,18 @@ class Python(Layer):
             raise NetError("blobs can be added only in setup, since the solver has to know them from the start")
         parameter = self.add_parameter(as_sizes(sizes))
         parameter.initial = torch.zeros(parameter.shape, dtype=self.context.dtype)
-        return ParameterBlob(parameter)
+        return ParameterBlob(parameter, self._resize)
+
+    def _resize(self, parameter: Parameter, shape: Shape) -> None:
+        """Give a parameter another shape, which `setup` may do, since the net gives it a place only afterwards."""
+        if self._is_set_up:
+            raise NetError(
+                f"a learnable blob of shape {parameter.shape} cannot become one of shape {shape} after setup",
+                hint="reshape it in setup, since the solver has to know its size from the start",
+            )
+        self.check_parameter(self.parameters.index(parameter), shape)
+        assert parameter.initial is not None
+        parameter.shape, parameter.initial = shape, resized(parameter.initial, shape)
 
     def _zeros(self, shape: Shape) -> torch.Tensor:
         return torch.zeros(shape, dtype=self.context.dtype)

@@ -63,6 +63,17 @@ def test_a_datum_without_a_label_has_none_set():
         caffe.io.datum_to_array(datum)
 
 
+@pytest.mark.parametrize("label", [3, 3.0, np.int64(3), np.float32(3), np.array([3])[0]])
+def test_a_label_may_be_any_whole_number(label):
+    assert caffe.io.array_to_datum(np.ones((1, 2, 2), np.uint8), label).label == 3
+
+
+@pytest.mark.parametrize("label", [0.7, np.float32(2.5), float("nan"), float("inf"), "3", "cat", [1, 2]])
+def test_a_label_that_is_no_whole_number_is_refused(label):
+    with pytest.raises(TypeError, match="a Datum's label is a whole number, not"):
+        caffe.io.array_to_datum(np.ones((1, 2, 2), np.uint8), label)
+
+
 def test_an_encoded_datum_is_decoded():
     file = bytes_io.BytesIO()
     Image.fromarray(np.full((4, 5, 3), (255, 0, 9), np.uint8)).save(file, "PNG")

@@ -453,3 +453,37 @@ def test_weights_in_the_place_of_the_level_are_a_clear_mistake(tmp_path):
     file = write(tmp_path, SIMPLE)
     with pytest.raises(ValueError, match=r"third argument, 'some\.caffemodel', is no level"):
         caffe.Net(file, caffe.TEST, "some.caffemodel")
+
+
+def test_weights_without_a_phase_are_refused(tmp_path, deploy):
+    deploy.save(tmp_path / "net.caffemodel")
+    with pytest.raises(ValueError, match=r"the phase is missing\n.*Net\(file, weights, caffe\.TEST\)"):
+        caffe.Net(str(tmp_path / "net.prototxt"), str(tmp_path / "net.caffemodel"))
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("set_phase_test", r"Net\(file, weights, caffe\.TEST\)"),
+        ("set_mode_gpu", r"call caffe\.set_mode_gpu\("),
+        ("set_raw_scale", r"caffe\.io\.Transformer, which has set_raw_scale"),
+    ],
+)
+def test_methods_of_the_first_releases_say_what_to_write(deploy, name, hint):
+    assert not hasattr(deploy, name)
+    with pytest.raises(AttributeError, match=rf"'Net' object has no attribute '{name}' since Caffe 1\.0\n.*{hint}"):
+        getattr(deploy, name)
+    with pytest.raises(AttributeError, match=r"'Net' object has no attribute 'forwards'$") as caught:
+        deploy.forwards()
+    assert not isinstance(caught.value, UsageError)
+
+
+def test_functions_of_the_first_releases_say_what_to_write():
+    with pytest.raises(UsageError, match=r"has no attribute 'set_phase_train' since Caffe 1\.0"):
+        caffe.set_phase_train()
+    with pytest.raises(AttributeError, match=r"has no attribute 'set_phases'$"):
+        caffe.set_phases()
+
+
+def test_learnable_blobs_are_of_the_class_that_scripts_compare_with(deploy):
+    assert {type(blobs) for blobs in deploy.params.values()} == {caffe.BlobVec}

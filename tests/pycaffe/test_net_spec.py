@@ -124,6 +124,17 @@ def test_a_script_may_set_fields_by_itself():
     assert [(layer.name, layer.type) for layer in solver.net_param.layer] == [("a", "ReLU"), ("b", "")]
 
 
+def test_the_names_of_parameter_messages_are_those_of_caffe():
+    from mgcaffe.pycaffe.net_spec import _param_names, param_name_dict
+
+    assert param_name_dict() == _param_names
+    assert [_param_names[kind] for kind in ("Convolution", "InnerProduct", "LRN")] == [
+        "convolution",
+        "inner_product",
+        "lrn",
+    ]
+
+
 def test_fields_that_do_not_exist_or_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="Convolution have no field 'kernels'"):
         L.Convolution(L.Input(), kernels=3).to_proto()

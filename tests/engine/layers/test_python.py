@@ -151,6 +151,22 @@ class Phase(Layer):
     def forward(self, bottom, top):
         top[0].data[...] = self.phase
 
+class Reshaped(Weight):
+    def setup(self, bottom, top):
+        self.blobs.add_blob()
+        self.blobs.add_blob(1)
+        self.blobs[0].reshape(3)
+        self.blobs[0].data[...] = [1, 2, 3]
+        self.blobs[1].data[...] = 5
+        self.blobs[1].reshape(1, 1)
+        if self.param_str == "large":
+            self.blobs[1].reshape(2**31, 2**31)
+
+    def reshape(self, bottom, top):
+        super().reshape(bottom, top)
+        if self.param_str == "late":
+            self.blobs[0].reshape(4)
+
 class Late(Layer):
     def reshape(self, bottom, top):
         self.blobs.add_blob(1)
@@ -338,6 +354,28 @@ def test_an_exception_shows_the_users_lines_and_not_ours():
     assert ', in helper\n    return table["missing"]' in text
     assert "engine" not in text
     assert isinstance(caught.value, NetError)
+
+
+def test_setup_may_give_a_learnable_blob_another_shape():
+    loss = python("HalfSquare", "loss", "y", "l", more="loss_weight: 1")
+    net = make_net(inputs(x=(2, 3)) + python("Reshaped") + loss)
+    assert [parameter.data.tolist() for parameter in net.parameters] == [[1, 2, 3], [[5]]]
+    net.blobs["x"].data.fill_(2)
+    assert net.forward() == 2 * (4 + 16 + 36) / 2
+    net.backward()
+    assert net.parameters[0].diff.tolist() == [8, 16, 24]
+
+
+@pytest.mark.parametrize(
+    ("when", "message"),
+    [
+        ("late", r"blob of shape \(3,\) cannot become one of shape \(4,\) after setup\n.*reshape it in setup"),
+        ("large", r"parameter 1 of shape 2147483648x2147483648 would take"),
+    ],
+)
+def test_a_learnable_blob_keeps_its_shape_after_setup_and_fits_the_machine(when, message):
+    with pytest.raises(NetError, match=message):
+        make_net(inputs(x=(2, 3)) + python("Reshaped", param_str=when))
 
 
 @pytest.mark.parametrize(
