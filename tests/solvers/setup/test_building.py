@@ -1,17 +1,20 @@
 """What a solver drives, built as its fields say: states of nets, weights to start from, test nets."""
 
 import os
+import threading
 
 import pytest
 import torch
 
 from mgcaffe.comm import run_ranks
+from mgcaffe.comm.transport.communicator import SingleCommunicator
 from mgcaffe.errors import PrototxtError, SolverError
 from mgcaffe.prototxt import parse_solver
 from mgcaffe.solvers import Solver
 from mgcaffe.solvers.events import Warned
 from mgcaffe.solvers.events.snapshots import WeightsCopied
 from mgcaffe.solvers.events.testing import Tested
+from mgcaffe.solvers.setup.building import choose_device
 from tests.support.solverkit import (
     CLASSIFIER,
     LEAST_SQUARES,
@@ -164,3 +167,23 @@ def test_a_gpu_that_does_not_exist_is_refused(data, tmp_path, monkeypatch, count
     for number in (count, -1):
         with pytest.raises(SolverError, match=f"device_id is {number}, and PyTorch sees {sees}"):
             make_solver(data + LEAST_SQUARES, f"solver_mode: GPU device_id: {number}", tmp_path)
+
+
+def test_one_rank_takes_the_gpu_of_device_id_and_several_take_one_each(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    param = parse_solver("solver_mode: GPU device_id: 1").param
+    assert choose_device(param, SingleCommunicator(), print) == torch.device("cuda", 1)
+    param.device_id = 0
+    assert choose_device(param, SingleCommunicator(), print) == torch.device("cuda", 0)
+    devices = run_ranks(3, lambda communicator: choose_device(param, communicator, print))
+    assert devices == [torch.device("cuda", number) for number in (0, 1, 0)]
+    assert run_ranks(2, lambda communicator: choose_device(param, communicator, print))[1] == torch.device("cuda", 1)
+
+
+def test_a_solver_that_is_closed_leaves_no_thread_of_a_test_nets_data(data, tmp_path):
+    before = set(threading.enumerate())
+    with make_solver(data + LEAST_SQUARES, "max_iter: 1 test_iter: 1 test_interval: 1", tmp_path) as solver:
+        solver.solve()
+        started = set(threading.enumerate()) - before
+    assert [thread.name for thread in started].count("prefetch") == 2 and set(threading.enumerate()) <= before
