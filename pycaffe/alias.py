@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 
-from mgcaffe.engine.user_layer import BlobVector
-
 SUBMODULES = (
     "classifier",
     "coord_map",
@@ -19,8 +17,6 @@ SUBMODULES = (
 )
 # Names of pycaffe's files that hold nothing here but what the package itself offers.
 FOLDED = ("pycaffe", "_caffe")
-# Types of what layers in Python are given, which some import: lists of bottoms and tops, and a layer's own blobs.
-VECTORS = {"RawBlobVec": list, "BlobVec": BlobVector}
 
 
 def install() -> None:
@@ -32,5 +28,3 @@ def install() -> None:
     for name in FOLDED:
         sys.modules[f"caffe.{name}"] = package
         setattr(package, name, package)
-    for name, kind in VECTORS.items():
-        setattr(package, name, kind)

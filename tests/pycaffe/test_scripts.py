@@ -135,7 +135,7 @@ def test_types_of_blob_lists_can_be_imported(tmp_path):
         "from caffe._caffe import BlobVec, RawBlobVec\n"
         "class Ones(caffe.Layer):\n"
         "    def setup(self, bottom, top):\n"
-        "        assert isinstance(top, RawBlobVec) and isinstance(self.blobs, BlobVec)\n"
+        "        assert isinstance(top, RawBlobVec)\n"
         "        top[0].reshape(2)\n"
         "    def reshape(self, bottom, top): pass\n"
         "import sys\n"
