@@ -284,7 +284,8 @@ class BuiltNet:
         """Put what some layers' tops hold from the start into their blobs, so that a user can fill them."""
         for node in self.nodes:
             for blob, values in zip(node.tops, node.layer.first_values(), strict=False):
-                blob.data = values
+                if values is not None:
+                    blob.data = values
 
     def look_up_by(self, access: TableAccess, ahead: int = 0) -> None:
         """Look up the rows of all tables that `place_tables` placed, here or elsewhere, by `access` from now on.

@@ -30,8 +30,9 @@ from mgcaffe.prototxt import LayerParameter, Phase
 
 _PYTHON_2 = re.compile(
     r"Missing parentheses in call to|leading zeros in decimal integer|multiple exception types must be parenthesized"
-    r"|>>: 'builtin_function_or_method'|has no attribute '(iteritems|itervalues|iterkeys|has_key)'"
-    r"|name '(xrange|unicode|raw_input|basestring|long|reduce|unichr|execfile|reload)' is not defined"
+    r"|>>: 'builtin_function_or_method'|dict' object has no attribute '(iteritems|itervalues|iterkeys|has_key)'"
+    r"|dict_(keys|values|items)' object is not subscriptable"
+    r"|name '(xrange|unicode|raw_input|basestring|long|unichr|execfile)' is not defined"
     r"|No module named '(cPickle|cStringIO|ConfigParser|Queue|StringIO|urllib2)'"
 )
 """What Python 3 says of programs in Python 2, as most were that were written for pycaffe."""
@@ -129,7 +130,7 @@ def described(error: BaseException) -> str:
 
 def python_2_hint(error: BaseException) -> str | None:
     """Return what to do about an exception that shows a program to be in Python 2, or None."""
-    if not isinstance(error, TabError) and not _PYTHON_2.search(describe_exception(error)):
+    if not _PYTHON_2.search(describe_exception(error)):
         return None
     return (
         "this is Python 2: 2to3 -w FILE, a program that comes with Python up to 3.12, makes Python 3 of it, except for"

@@ -23,11 +23,11 @@ _MAX_NAME = 64
 _MESSAGE = "_param"
 _FORMER = {"blobs_lr": "lr_mult", "weight_decay": "decay_mult", "blob_share_mode": "share_mode"}
 """Fields of `layers` before 2015, and what stands for each in the `param` messages of today's `layer`."""
-_OF_FORKS = frozenset(["BN", "CONVOLUTION3D", "CROP", "INTERP", "PRELU", "ROI_POOLING", "SMOOTH_L1_LOSS"])
+_OF_FORKS = frozenset(["BN", "CROP", "INTERP", "PRELU", "ROI_POOLING", "SMOOTH_L1_LOSS"])
 _UNSUPPORTED = frozenset(
     [
-        *("DECONVOLUTION3D", "DENSE_IMAGE_DATA", "IMAGE_SEG_DATA", "LOCAL", "POOLING3D", "SEG_ACCURACY"),
-        *("UNPOOLING", "UPSAMPLE", "VIDEO_DATA", "VOLUME_DATA"),
+        *("CONVOLUTION3D", "DECONVOLUTION3D", "DENSE_IMAGE_DATA", "IMAGE_SEG_DATA", "LOCAL", "POOLING3D"),
+        *("SEG_ACCURACY", "UNPOOLING", "UPSAMPLE", "VIDEO_DATA", "VOLUME_DATA"),
     ]
 )
 """Types that forks of Caffe added to those of `layers`: such that a `layer` can have here, and others.
@@ -112,14 +112,18 @@ class Problems:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Find the known name that an unknown one was most likely meant to be, or None.
 
-    The `_param` at the end of a layer's message says nothing: without it, center_loss_param is not like
-    hinge_loss_param.
+    The `_param` or `_loss_param` at the end of a layer's message says nothing: without it, center_loss_param is not
+    like hinge_loss_param.
     """
     folded = {choice.lower(): choice for choice in known}
     lower = name.lower()
     if not lower.endswith(_MESSAGE):
         near = get_close_matches(lower, folded, n=1, cutoff=0.6)
         return folded[near[0]] if near else None
-    stems = {key.removesuffix(_MESSAGE): choice for key, choice in folded.items() if key.endswith(_MESSAGE)}
-    near = get_close_matches(lower.removesuffix(_MESSAGE), stems, n=1, cutoff=0.75)
+    stems = {_stem(key): choice for key, choice in folded.items() if key.endswith(_MESSAGE)}
+    near = get_close_matches(_stem(lower), stems, n=1, cutoff=0.7)
     return stems[near[0]] if near else None
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix(_MESSAGE).removesuffix("_loss")

@@ -6,6 +6,7 @@ is all that such a script changes; `python -m mgcaffe.pycaffe script.py` runs on
 what works and what differs.
 """
 
+import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from mgcaffe.engine.user_layer import UserLayer as Layer
@@ -36,7 +37,7 @@ from mgcaffe.pycaffe.net import BlobVec as BlobVec
 from mgcaffe.pycaffe.net import Net
 from mgcaffe.pycaffe.net import RawBlobVec as RawBlobVec
 from mgcaffe.pycaffe.net_spec import NetSpec, layers, params, to_proto
-from mgcaffe.pycaffe.problems import missing
+from mgcaffe.pycaffe.problems import removed
 from mgcaffe.pycaffe.solvers import (
     AdaDeltaSolver,
     AdaGradSolver,
@@ -98,4 +99,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
         """Say what became of a function that Caffe had before its release 1.0."""
-        raise missing(f"module '{__name__}'", name)
+        text = f"module '{__name__}'"
+        if name.startswith("set_phase_") and (error := removed(text, name)):
+            raise error
+        raise AttributeError(f"{text} has no attribute '{name}'", name=name, obj=sys.modules[__name__])

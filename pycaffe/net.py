@@ -6,7 +6,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from mgcaffe.engine.weights.caffemodel import save_caffemodel
 from mgcaffe.pycaffe import mode
 from mgcaffe.pycaffe.batching import in_batches, joined
 from mgcaffe.pycaffe.blob import Blob, TopValues
-from mgcaffe.pycaffe.problems import ArgumentError, UnknownBlobError, check_file, missing
+from mgcaffe.pycaffe.problems import ArgumentError, UnknownBlobError, check_file, removed
 
 Hook = Callable[[int], Any]
 
@@ -36,7 +36,10 @@ RawBlobVec = list
 
 
 class BlobVec(tuple[HostBlob, ...]):
-    """The learnable blobs of a layer; scripts compare the class of `net.params["conv"]` with `caffe._caffe.BlobVec`."""
+    """The learnable blobs of a layer, except for one in Python.
+
+    Scripts compare the class of `net.params["conv"]` with `caffe._caffe.BlobVec`.
+    """
 
     __slots__ = ()
 
@@ -124,9 +127,11 @@ class Net:
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> NoReturn:
+        def __getattr__(self, name: str) -> Any:
             """Say what became of a method that Caffe had before its release 1.0."""
-            raise missing(f"'{type(self).__name__}' object", name)
+            if error := removed(f"'{type(self).__name__}' object", name):
+                raise error
+            return object.__getattribute__(self, name)  # raises again what led here, also within a property
 
     def _bind(self, net: engine.Net, loans: Loans) -> None:
         self.engine_net = net

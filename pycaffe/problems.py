@@ -84,9 +84,8 @@ _REMOVED = {
 }
 
 
-def missing(owner: str, name: str) -> AttributeError:
-    """Return the error for an attribute that `owner` lacks: what to write instead, where Caffe once had it."""
-    text = f"{owner} has no attribute '{name}'"
+def removed(owner: str, name: str) -> RemovedError | None:
+    """Return the error for an attribute that `owner` had before Caffe 1.0, with what to write instead, or None."""
     if name not in _REMOVED:
-        return AttributeError(text, name=name)
-    return RemovedError(f"{text} since Caffe 1.0", hint=_REMOVED[name].format(name=name))
+        return None
+    return RemovedError(f"{owner} has no attribute '{name}' since Caffe 1.0", hint=_REMOVED[name].format(name=name))

@@ -66,7 +66,7 @@ class Eltwise(Layer):
                     f" bottom {index} ('{names[index]}') has {shape}",
                     "bottom",
                     index=index,
-                    hint=four_axes_hint(bottom_shapes, names, index),
+                    hint=four_axes_hint(bottom_shapes, names, index) if shape[:2] == bottom_shapes[0][:2] else None,
                 )
         return [bottom_shapes[0]]
 

@@ -82,6 +82,14 @@ class Python(Layer):
         self._call("reshape", self.user.reshape, bottoms, tops)
         return [top.shape for top in tops]
 
+    def first_values(self) -> list[torch.Tensor | None]:
+        """Return what `setup` and `reshape` have left in the tops; None for those in place."""
+        shares = [*self._shares, *[False] * (len(self._tops) - len(self._shares))]
+        return [
+            None if shared else top.values.to(self.context.device)
+            for shared, top in zip(shares, self._tops, strict=True)
+        ]
+
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Keep what the user saw, for backward."""
         values = [bottom.cpu() for bottom in bottoms]
@@ -229,4 +237,6 @@ class _TopValues:
         return self._tops[index].values
 
     def __setitem__(self, index: int, values: torch.Tensor) -> None:
-        self._tops[index].values = values.cpu().contiguous()
+        top = self._tops[index]
+        top.reshape(*values.shape)
+        top.values = values.cpu().contiguous()

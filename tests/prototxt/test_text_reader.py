@@ -145,7 +145,11 @@ def test_unknown_field_warns_with_place_and_nearest_name(caplog):
 
 
 @pytest.mark.parametrize(
-    "name", ["quartet_loss_param", "center_loss_param", "mixup_param", "st_param", "picpac_param", "rank_param"]
+    "name",
+    [
+        *("quartet_loss_param", "center_loss_param", "ring_loss_param", "range_loss_param"),
+        *("mixup_param", "st_param", "picpac_param", "rank_param"),
+    ],
 )
 def test_a_message_of_a_fork_is_not_taken_for_another_layers(caplog, name):
     """They are alike only in `_loss` and `_param`."""
@@ -162,6 +166,8 @@ def test_a_message_of_a_fork_is_not_taken_for_another_layers(caplog, name):
         ("Pooling_param", "pooling_param"),
         ("accuarcy_param", "accuracy_param"),
         ("transform_params", "transform_param"),
+        ("pool_param", "pooling_param"),
+        ("softmax_loss_param", "softmax_param"),
     ],
 )
 def test_a_misspelled_message_is_recognised(caplog, name, meant):

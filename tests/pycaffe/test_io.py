@@ -63,7 +63,7 @@ def test_a_datum_without_a_label_has_none_set():
         caffe.io.datum_to_array(datum)
 
 
-@pytest.mark.parametrize("label", [3, 3.0, np.int64(3), np.float32(3), np.array([3])[0]])
+@pytest.mark.parametrize("label", [3, 3.0, np.int64(3), np.float32(3), np.array(3)])
 def test_a_label_may_be_any_whole_number(label):
     assert caffe.io.array_to_datum(np.ones((1, 2, 2), np.uint8), label).label == 3
 

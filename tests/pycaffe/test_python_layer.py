@@ -5,6 +5,7 @@ import pytest
 
 import mgcaffe.pycaffe as caffe
 from mgcaffe.engine import host_copies
+from mgcaffe.engine.layers.python import Python as PythonLayer
 from tests.support.pycaffe_nets import net
 
 MODULE = """
@@ -39,6 +40,15 @@ class KeepsItsTop(caffe.Layer):
         pass
     def backward(self, top, propagate_down, bottom):
         pass
+
+class BeginsWithSevens(KeepsItsTop):
+    def setup(self, bottom, top):
+        top[0].reshape(2, 3)
+        top[0].data[...] = 7
+
+class GradientOfTopInForward(SimpleLayer):
+    def forward(self, bottom, top):
+        top[0].diff[...] = bottom[0].data
 
 class GradientInForward(SimpleLayer):
     def forward(self, bottom, top):
@@ -135,6 +145,21 @@ def test_what_a_script_writes_into_a_top_is_there_in_every_pass(tmp_path):
         np.testing.assert_array_equal(result, np.full((2, 3), value))
 
 
+def test_what_setup_leaves_in_a_top_stays_when_it_is_read_before_the_first_pass(tmp_path):
+    made = net(tmp_path, python("BeginsWithSevens", "", "data", "data"))
+    assert (made.blobs["data"].data == 7).all()
+    assert (made.forward()["data"] == 7).all()
+
+
+def test_a_top_that_a_script_reshapes_has_a_gradient_of_its_new_shape(tmp_path):
+    data = 'layer { type: "Input" name: "data" top: "data" input_param { shape { dim: 2 dim: 3 } } }\n'
+    made = net(tmp_path, data + python("GradientOfTopInForward"))
+    for shape in ((2, 3), (4, 3)):
+        for blob in made.blobs.values():
+            blob.reshape(*shape)
+        assert made.forward()["top"].shape == shape
+
+
 def test_what_a_script_writes_into_a_top_is_there_behind_a_layer_in_place(tmp_path):
     in_place = 'layer { type: "Power" name: "half" bottom: "data" top: "data" power_param { scale: 0.5 } }\n'
     for result, value in zip(filled_by_the_script(tmp_path, in_place), (1, 2), strict=True):
@@ -143,5 +168,8 @@ def test_what_a_script_writes_into_a_top_is_there_behind_a_layer_in_place(tmp_pa
 
 def test_what_a_script_writes_into_a_top_is_there_on_another_device(tmp_path, monkeypatch):
     monkeypatch.setattr(host_copies, "shares_memory", lambda tensor: False)
+    forward, first_values = PythonLayer.forward, PythonLayer.first_values
+    monkeypatch.setattr(PythonLayer, "forward", lambda *given: [each.clone() for each in forward(*given)])
+    monkeypatch.setattr(PythonLayer, "first_values", lambda layer: [each.clone() for each in first_values(layer)])
     for result, value in zip(filled_by_the_script(tmp_path), (2, 4), strict=True):
         np.testing.assert_array_equal(result, np.full((2, 3), value))

@@ -186,7 +186,7 @@ def _own_path(monkeypatch):
     [
         ("print 'loss'\n", "SyntaxError: Missing parentheses in call to 'print'"),
         ("import sys\nprint >> sys.stderr, 'loss'\n", "TypeError: unsupported operand type(s) for >>"),
-        ("if True:\n\tx = 1\n        y = 2\n", "TabError"),
+        ("{}.keys()[0]\n", "TypeError: 'dict_keys' object is not subscriptable"),
         ("for i in xrange(2):\n    pass\n", "NameError: name 'xrange' is not defined"),
         ("{}.iteritems()\n", "AttributeError: 'dict' object has no attribute 'iteritems'"),
         ("import cPickle\n", "ModuleNotFoundError: No module named 'cPickle'"),

@@ -98,6 +98,6 @@ def four_axes_hint(shapes: Sequence[Shape], names: Sequence[str], index: int) ->
     the latter.
     """
     for short, long in ((0, index), (index, 0)):
-        if len(shapes[short]) == 2 < len(shapes[long]) and set(shapes[long][2:]) == {1}:
+        if (len(shapes[short]), len(shapes[long])) == (2, 4) and shapes[long][2:] == (1, 1):
             return f"before 2015 every blob had four axes; a Flatten layer brings blob '{names[long]}' to two"
     return None
