@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NoReturn
 from mgcaffe.engine.user_layer import UserLayer as Layer
 from mgcaffe.pycaffe import coord_map, draw, io, proto
 from mgcaffe.pycaffe.blob import Blob
+from mgcaffe.pycaffe.blob import BlobVec as BlobVec
+from mgcaffe.pycaffe.blob import RawBlobVec as RawBlobVec
 from mgcaffe.pycaffe.classifier import Classifier
 from mgcaffe.pycaffe.detector import Detector
 from mgcaffe.pycaffe.mode import (
@@ -33,9 +35,7 @@ from mgcaffe.pycaffe.mode import (
     solver_rank,
 )
 from mgcaffe.pycaffe.nccl import NCCL
-from mgcaffe.pycaffe.net import BlobVec as BlobVec
 from mgcaffe.pycaffe.net import Net
-from mgcaffe.pycaffe.net import RawBlobVec as RawBlobVec
 from mgcaffe.pycaffe.net_spec import NetSpec, layers, params, to_proto
 from mgcaffe.pycaffe.problems import removed
 from mgcaffe.pycaffe.solvers import (

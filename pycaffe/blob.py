@@ -13,6 +13,18 @@ from mgcaffe.engine.host_blob import HostBlob, as_sizes
 from mgcaffe.engine.host_copies import HostArray, Loans, write_back
 from mgcaffe.engine.types import Array, Shape
 
+RawBlobVec = list
+"""The class of what a layer in Python is given as `bottom` and `top`; scripts import it from `caffe._caffe`."""
+
+
+class BlobVec(tuple[HostBlob, ...]):
+    """The learnable blobs of a layer, except for one in Python.
+
+    Scripts compare the class of `net.params["conv"]` with `caffe._caffe.BlobVec`.
+    """
+
+    __slots__ = ()
+
 
 class TopValues(Protocol):
     """What a layer's next forward finds in its tops: tensors by the tops' numbers, which can be exchanged."""

@@ -14,7 +14,7 @@ import torch
 from mgcaffe import engine
 from mgcaffe.engine.data.memory_data import MemoryData
 from mgcaffe.engine.graph.node import AUTOMATIC
-from mgcaffe.engine.host_blob import HostBlob, ParameterBlob
+from mgcaffe.engine.host_blob import ParameterBlob
 from mgcaffe.engine.host_copies import Loans, write_back
 from mgcaffe.engine.layer import Layer as EngineLayer
 from mgcaffe.engine.layers.input import Input
@@ -25,23 +25,10 @@ from mgcaffe.engine.weights import hdf5
 from mgcaffe.engine.weights.caffemodel import save_caffemodel
 from mgcaffe.pycaffe import mode
 from mgcaffe.pycaffe.batching import in_batches, joined
-from mgcaffe.pycaffe.blob import Blob, TopValues
+from mgcaffe.pycaffe.blob import Blob, BlobVec, TopValues
 from mgcaffe.pycaffe.problems import ArgumentError, UnknownBlobError, check_file, removed
 
 Hook = Callable[[int], Any]
-
-
-RawBlobVec = list
-"""The class of what a layer in Python is given as `bottom` and `top`; scripts import it from `caffe._caffe`."""
-
-
-class BlobVec(tuple[HostBlob, ...]):
-    """The learnable blobs of a layer, except for one in Python.
-
-    Scripts compare the class of `net.params["conv"]` with `caffe._caffe.BlobVec`.
-    """
-
-    __slots__ = ()
 
 
 class NetLayer:

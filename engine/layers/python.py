@@ -68,8 +68,7 @@ class Python(Layer):
         self.user.param_str, self.user.phase = param.param_str, self.phase
         self.user.solver_rank, self.user.solver_count = shard.rank, shard.size
         self.user.blobs = BlobVector(self._add_blob)
-        in_place = zip(self.param.bottom, self.param.top, strict=False)
-        self._shares = [bottom == top for bottom, top in in_place]
+        self._shares = [self.param.bottom[index : index + 1] == [top] for index, top in enumerate(self.param.top)]
         self._tops = [LayerBlob(self._zeros(())) for _ in self.param.top]
         self.top_values = _TopValues(self._tops)
         bottoms, tops = self._blobs([self._zeros(shape) for shape in bottom_shapes])
@@ -84,10 +83,9 @@ class Python(Layer):
 
     def first_values(self) -> list[torch.Tensor | None]:
         """Return what `setup` and `reshape` have left in the tops; None for those in place."""
-        shares = [*self._shares, *[False] * (len(self._tops) - len(self._shares))]
         return [
-            None if shared else top.values.to(self.context.device)
-            for shared, top in zip(shares, self._tops, strict=True)
+            None if shares else top.values.to(self.context.device)
+            for shares, top in zip(self._shares, self._tops, strict=True)
         ]
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -108,7 +106,7 @@ class Python(Layer):
         """Show the user's `backward` the blobs as they are; `forward` is not called."""
         blobs, shown = self._blobs([bottom.cpu() for bottom in bottoms])
         for index, (blob, values) in enumerate(zip(shown, tops, strict=True)):
-            if not (index < len(self._shares) and self._shares[index]):
+            if not self._shares[index]:
                 blob.values = values.cpu().clone()
         self.saved = blobs, shown
 
@@ -196,8 +194,7 @@ class Python(Layer):
         A top is the same blob in every pass, so what the user leaves untouched stays.
         """
         bottoms = [LayerBlob(value) for value in values]
-        shared = [*self._shares, *[False] * len(self._tops)]
-        tops = [bottoms[index] if shared[index] else top for index, top in enumerate(self._tops)]
+        tops = [bottoms[index] if self._shares[index] else top for index, top in enumerate(self._tops)]
         return bottoms, tops
 
     def _call(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
