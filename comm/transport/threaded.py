@@ -150,9 +150,12 @@ class ThreadedCommunicator:
         self.start_send(buffer, to, tag).wait()
 
     def start_send(self, buffer: Any, to: int, tag: int = 0) -> PendingMessage:
-        """Send a rank a buffer without waiting."""
+        """Send a rank a buffer without waiting; after `die`, send nothing."""
         check_other(self.rank, self.size, to)
-        return self._calls.queues[to].put(self.rank, tag, [part.copy() for part in pieces(buffer)])
+        queue, parts = self._calls.queues[to], [part.copy() for part in pieces(buffer)]
+        if self.rank in self._calls.dead:
+            return PendingMessage(queue, self.rank, tag, parts)
+        return queue.put(self.rank, tag, parts)
 
     def receive(self, buffer: Any, source: int, tag: int = 0) -> None:
         """Fill a buffer by a rank's next message."""
@@ -192,7 +195,7 @@ class ThreadedCommunicator:
         self._tolerated = frozenset(ranks)
 
     def die(self) -> None:
-        """Leave as a rank does that is killed; for tests."""
+        """Receive and send nothing any more, as a rank that was killed; for tests."""
         self._calls.dead.add(self.rank)
         self._calls.queues[self.rank].abandon()
 

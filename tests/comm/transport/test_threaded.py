@@ -75,3 +75,14 @@ def test_different_buffers_are_an_error():
 def test_a_meeting_gives_up():
     assert run_ranks(2, lambda ranks: ranks.meet(b"x", 0.1) if ranks.rank == 0 else None) == [None, None]
     assert run_ranks(2, lambda ranks: ranks.meet(b"x", 5.0)) == [[b"x", b"x"]] * 2
+
+
+def test_a_rank_that_has_died_sends_nothing_and_waits_for_nobody():
+    def work(ranks):
+        if ranks.rank == 1:
+            ranks.die()
+            ranks.send(numpy.ones(1), to=0)
+        ranks.barrier()
+        return ranks.probe(patience_s=0.0)
+
+    assert run_ranks(2, work, timeout_s=2.0) == [None, None]
