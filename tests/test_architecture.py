@@ -64,8 +64,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "scripts", "launcher", "commands", "main",
     ),
     "pycaffe": (
-        "alias", "problems", "mode", "blob", "draw", "nccl", "batching", "images", "net_spec", "coord_map", "net",
-        "solvers", "transformer", "classifier", "detector", "proto", "io", "__main__",
+        "alias", "problems", "mode", "blob", "draw", "nccl", "batching", "images", "net_spec", "coord_map", "bound_net",
+        "net", "solvers", "transformer", "classifier", "detector", "proto", "io", "__main__",
     ),
 }  # fmt: skip
 # Packages whose `__init__` defines what it gives, and does not only import it.
