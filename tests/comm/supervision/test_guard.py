@@ -58,6 +58,13 @@ def test_a_bug_shows_its_traceback(capsys):
     assert shown.startswith("error: internal error: ZeroDivisionError: oops\nTraceback")
 
 
+@pytest.mark.parametrize("module", ["google.protobuf", "mgcaffe.of_tomorrow", None])
+def test_a_package_that_is_not_installed_is_no_bug_unless_it_is_ours(capsys, module):
+    assert run_guarded(raising(ModuleNotFoundError("No module", name=module)), SingleCommunicator) == 1
+    missing = "error: the Python module 'google' is not installed\n  python -m pip check lists what mgcaffe needs\n"
+    assert (capsys.readouterr().err == missing) == (module == "google.protobuf")
+
+
 def test_output_that_nobody_reads_is_no_bug(monkeypatch, capsys):
     read, write = os.pipe()
     os.close(read)
