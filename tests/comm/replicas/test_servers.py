@@ -82,9 +82,11 @@ def test_without_training_the_gap_to_the_centre_shrinks_by_the_square(trainers, 
         sync.start(start)
         with sync.lock:
             start[:] = replica
-        for _ in range(10):
+        for iteration in range(20_000):
             sync.iteration_done()
             time.sleep(0.001)
+            if iteration >= 10 and gaps:
+                break
         sync.finish()
         return gaps, sync.state["centre"]
 
@@ -170,21 +172,22 @@ def test_training_between_snapshot_and_merge_is_kept():
 
 @pytest.mark.usefixtures("both_transports")
 def test_no_trainer_waits_for_another_one():
+    """Rank 1 begins once rank 0 has made all its iterations."""
+    first_is_done = threading.Event()
+
     def train(topology):
-        replica = np.zeros(SIZE)
         sync = _synchronizer(topology, every=1)
-        sync.start(replica)
-        began = time.perf_counter()
-        if topology.rank == 1:
-            time.sleep(0.5)
+        sync.start(np.zeros(SIZE))
+        was_done = topology.rank == 0 or first_is_done.wait(10)
         for _ in range(5):
             sync.iteration_done()
-        took = time.perf_counter() - began
+        if topology.rank == 0:
+            first_is_done.set()
         sync.finish()
-        return took
+        return was_done
 
-    (quick, slow), _ = _run(2, 1, train)
-    assert quick < 0.4 and slow >= 0.5
+    (_, was_done), _ = _run(2, 1, train)
+    assert was_done
 
 
 @pytest.mark.usefixtures("both_transports")

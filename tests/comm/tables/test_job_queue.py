@@ -24,7 +24,7 @@ def test_a_thread_that_is_held_up_while_it_begins_to_wait_does_not_wait_for_ever
         one = [Request(0, Bags(numpy.zeros(1, numpy.int64)), False)]
         for _ in range(2000):
             look_up = client.look_up(one)
-            assert look_up.answered.wait(5), "the thread that communicates does not look for the answer"
+            assert look_up.answered.wait(15), "the thread that communicates does not look for the answer"
         return client.figures
 
     figures, _ = serve(WHOLE, trainer)

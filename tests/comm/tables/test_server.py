@@ -109,7 +109,7 @@ def serve(assignment, trainer, *, trainers=(0,), servers=(1,)):
         finally:
             client.close()
 
-    return run_ranks(len(trainers) + len(servers), rank, timeout_s=5.0)
+    return run_ranks(len(trainers) + len(servers), rank, timeout_s=20)
 
 
 def ids(*numbers: int) -> numpy.ndarray:
@@ -227,7 +227,7 @@ def test_trainers_at_their_own_pace_update_one_copy_and_a_slow_one_holds_nobody_
         for _ in range(rounds):
             look_up = client.look_up([Request(0, Bags(ids(2)), True)])
             if communicator.rank == 0:
-                assert finished.wait(5)
+                assert finished.wait(15)
             look_up.wait()
             client.update([(look_up, [numpy.ones((1, 3))])], 1.0)
         if communicator.rank == 1:
@@ -269,8 +269,7 @@ def test_threads_of_a_trainer_share_a_client_and_each_look_up_has_its_own_update
 def test_look_ups_are_answered_while_the_trainer_computes():
     def trainer(client, _):
         look_up = client.look_up(TEST_BATCH)
-        time.sleep(0.2)
-        assert look_up.answered.is_set()
+        assert look_up.answered.wait(10)
         look_up.wait()
         return client.figures
 
@@ -329,7 +328,7 @@ def test_a_trainer_that_dies_is_forgotten_between_its_look_up_and_its_update():
             die(communicator)
             dead.set()
             return None
-        assert dead.wait(5)
+        assert dead.wait(15)
         client = TableClient(communicator, list(zip(ROWS, WIDTH, strict=True)), WHOLE, (2,), FLOAT64)
         look_up = client.look_up([Request(0, Bags(ids(2)), True)])
         look_up.wait()
@@ -337,7 +336,7 @@ def test_a_trainer_that_dies_is_forgotten_between_its_look_up_and_its_update():
         client.close()
         return client.figures
 
-    figures, _, (held, served, server) = run_ranks(3, rank, timeout_s=5.0)
+    figures, _, (held, served, server) = run_ranks(3, rank, timeout_s=20)
     assert figures.look_ups == 1 and held.counts[0][2] == 1 and not server._clients[1].kept
     assert held.counts[0][5] == served.updates - 1 in (0, 1)  # noticed before the message or after it
 
@@ -352,7 +351,7 @@ def test_a_trainer_that_fails_ends_the_others():
     began = time.monotonic()
     with pytest.raises(ValueError, match="this one"):
         serve(WHOLE, trainer, trainers=(0, 1), servers=(2,))
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 15
 
 
 def test_look_ups_go_on_while_rows_are_written_as_they_were_when_it_was_asked_for():

@@ -111,7 +111,7 @@ def test_a_trainer_that_dies_just_before_the_end_is_reported(monkeypatch, caplog
         if groups.trainers.rank == 1:
             groups.control.die()
             dead.set()
-        assert dead.wait(5)
+        assert dead.wait(15)
         return 0
 
     assert [code for code, _ in _run(3, SERVED.replace("2", "1") + " on_trainer_loss: CONTINUE", train)] == [0] * 3
