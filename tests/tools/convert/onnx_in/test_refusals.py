@@ -82,6 +82,15 @@ REFUSED = {
     "places": (13, "a, b = MaxPool<kernel_shape=[2,2]>(x) y = Cast<to=1>(b)", {}, "'b', the places of the maxima"),
     "transA": (13, "a = Flatten(x) y = Gemm<transA=1>(a, w)", {"w": (3, 2)}, "it transposes its first matrix"),
     "statistics": (13, "y = BatchNormalization(x, s, s, s, t)", {"s": (4,), "t": (5,)}, r"its variance has shape"),
+    "a longer scale of axes that are normalized": (
+        13, "m = ReduceMean<axes=[-1]>(x) d = Sub(x, m) q = Pow(d, two) v = ReduceMean<axes=[-1]>(q) e = Add(v, small)"
+        " r = Sqrt(e) n = Div(d, r) s = Mul(n, g) [norm] y = Add(s, b)",
+        {"two": 2.0, "small": 1e-5, "g": (5,), "b": (6,)}, r"\(5,\) and \(6,\) .*operator Add, node 8 'norm'"),
+    "a longer scale of one value": (
+        13, "p = Slice(x, o, one, last) m = ReduceMean<axes=[-1]>(p) d = Sub(p, m) q = Mul(d, d)"
+        " v = ReduceMean<axes=[-1]>(q) e = Add(v, small) r = Sqrt(e) n = Div(d, r) y = Mul(n, g)",
+        {"o": [0], "one": [1], "last": [-1], "small": 1e-5, "g": (5,)},
+        r"it normalizes axes of \(1,\), which a scale or bias of \(5,\) makes longer .*operator Mul, node 8"),
     "channels in groups": (21, "y = GroupNormalization<num_groups=3>(x, s, s)", {"s": (4,)}, "it makes 3 groups of"),
     "mean of a layer norm": (17, "a, m = LayerNormalization(x, s) y = Relu(m)", {"s": (6,)}, "'m' is read"),
     "training": (15, "y, m, v = BatchNormalization<training_mode=1>(x, s, s, s, s)", {"s": (4,)}, "as in training"),
