@@ -314,6 +314,26 @@ def test_an_onnx_file_that_takes_the_only_item_says_so(name, is_open, folder):
     assert opened.notes == ([] if expected is None else [start + expected])
 
 
+@pytest.mark.parametrize("is_open", [False, True])
+def test_an_onnx_file_that_makes_one_row_of_the_only_item_holds_for_it_alone_unless_sizes_are_open(is_open, folder):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from tests.support.onnx_models import model, written
+
+    message = model("a = Flatten<axis=0>(x) y = Relu(a)", shape=(1, *IMAGE))
+    if is_open:
+        message.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "items"
+    opened = OnnxFile([str(written(message, folder))], Options(input_shapes=(("x", (1, *IMAGE)),) if is_open else ()))
+    found = opened.model()
+    if is_open:
+        with_items(found.source.param, 4)
+        net = found.build()
+        assert not opened.notes and net.blobs[net.outputs[0]].shape == (1, 4 * 3 * 8 * 8)
+    else:
+        (note,) = opened.notes
+        assert note.endswith("operator 'flatten_0', which takes all items")
+
+
 def test_the_batch_of_an_onnx_file_may_be_that_of_a_later_input(folder):
     onnx = pytest.importorskip("onnx")
     text = """
@@ -325,3 +345,18 @@ def test_the_batch_of_an_onnx_file_may_be_that_of_a_later_input(folder):
     opened.model()
     (note,) = opened.notes
     assert note == "for this batch size alone, of which the graph has numbers: layer 'mul_0.reshape' and 1 more"
+
+
+@pytest.mark.parametrize(("kind", "layer"), [("Add", "add_0"), ("Mul", "mul_0")])
+def test_an_onnx_file_with_a_value_for_each_item_says_so(kind, layer, folder):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from tests.support.onnx_models import model, written
+
+    for items, others in ((2, ()), (1, (2,))):
+        body = f"y = {kind}(x, w)"
+        message = model(body, {"w": (items, 5)}, shape=(items, *others, 5))
+        opened = OnnxFile([str(written(message, folder))], Options())
+        opened.model()
+        start = "for this batch size alone, of which the graph has numbers: "
+        assert opened.notes == ([] if others else [f"{start}layer '{layer}'"])

@@ -94,7 +94,9 @@ def _computes_each_item(layer: LayerParameter, size: int) -> bool:
 
 
 def _with_sizes(model: Model, size: int) -> list[str]:
-    """Return the layers that seem to hold for one batch size alone: Reshapes that do not leave the first axis as it is.
+    """Return the layers that seem to hold for one batch size alone.
+
+    These are Reshapes that do not leave the first axis as it is, and Scale and Bias layers with a value for each item.
 
     With one item, behind a layer that moves the first axis, any axis of size 1 may be taken for that of the items.
     """
@@ -102,7 +104,9 @@ def _with_sizes(model: Model, size: int) -> list[str]:
     for layer in model.source.param.layer:
         moved = moved or moves_first_axis(layer)
         given = layer.type == "Reshape" and layer.reshape_param.shape.dim[:1] != [0]
-        if given or (moved and size == 1 and layer.type in ("Reshape", "Flatten")):
+        of_items = layer.type in ("Scale", "Bias") and len(layer.bottom) == 1 and not moved and size > 1
+        of_items = of_items and (layer.scale_param.axis if layer.type == "Scale" else layer.bias_param.axis) == 0
+        if given or of_items or (moved and size == 1 and layer.type in ("Reshape", "Flatten")):
             found.append(_layer(layer.name))
     return found
 
