@@ -25,6 +25,7 @@ pytestmark = pytest.mark.slow
 
 IDS = (4, 7)
 PADDING = 1
+_CAST = "cast an input of whole numbers in forward: ids.long()"
 
 
 def places_of(ids: torch.Tensor) -> torch.Tensor:
@@ -299,3 +300,14 @@ def test_what_is_also_read_as_numbers_stays_noise_in_a_proof():
     """
     fed = fitting_inputs(make_net(text))["x"]
     assert (fed != np.round(fed)).any()
+
+
+@pytest.mark.parametrize(
+    ("function", "hint"),
+    [(lambda x: (x > 0).float() * 2, _CAST), (lambda x: torch.where(x.tanh() > 0, 1.0, 2.0), None)],
+)
+def test_an_input_that_is_compared_as_it_is_wants_a_cast(function, hint):
+    program = export_module(Function(function), IDS, "the module")
+    with pytest.raises(NetError, match="it compares floating-point numbers") as caught:
+        import_program(program, name="net", file="net")
+    assert caught.value.hint == hint
