@@ -47,7 +47,7 @@ def fitting_inputs(net: Net, seed: int = 0) -> dict[str, np.ndarray]:
 
     Of rows that the net compares with whole numbers, as with padding, a quarter are such numbers, or those on both
     sides of a limit. An input of which the net tells whether it is a number, and that looks up no rows, gets whole
-    numbers from 0 to that number + 1.
+    numbers from 0 to that number + 1; so does one that is compared with limits and read by nothing else.
     """
     values = seeded_inputs({name: tuple(net.blobs[name].shape) for name in net.inputs}, seed)
     generator = np.random.default_rng(seed + 1)
@@ -55,6 +55,8 @@ def fitting_inputs(net: Net, seed: int = 0) -> dict[str, np.ndarray]:
     kinds: dict[str, _Kind | int] = {}
     compared: dict[str, set[int]] = defaultdict(set)
     alone: dict[str, int] = {}
+    limited: dict[str, int] = {}
+    read_otherwise: set[str] = set()
     functions: dict[str, tuple[set[str], Any]] = {}
     for node in net.nodes:
         read = [origins.get(blob.name, set()) for blob in node.bottoms]
@@ -68,8 +70,10 @@ def fitting_inputs(net: Net, seed: int = 0) -> dict[str, np.ndarray]:
             numbers = _told_apart(power, node.layer.param.threshold_param.threshold)
             for name in names:
                 compared[name].update(numbers)
-                if len(numbers) == 1:
-                    alone[name] = max(alone.get(name, 0), numbers[0] + 2, 2)
+                ends = alone if len(numbers) == 1 else limited
+                ends[name] = max(ends.get(name, 0), *(each + 2 for each in numbers), 2)
+        elif node.layer.type != "Power":
+            read_otherwise.update(*read, *(functions[each.name][0] for each in node.bottoms if each.name in functions))
         for number, names in enumerate(read):
             kind = _wanted_kind(node, number) if names else None
             if kind is None:
@@ -79,6 +83,8 @@ def fitting_inputs(net: Net, seed: int = 0) -> dict[str, np.ndarray]:
                 kinds[name] = min(kind, known) if isinstance(kind, int) and isinstance(known, int) else kind
     for name, end in alone.items():
         kinds.setdefault(name, end)
+    for name in limited.keys() - read_otherwise:
+        kinds.setdefault(name, limited[name])
     for name, kind in kinds.items():
         shape = values[name].shape
         found = generator.integers(0, kind, shape) if isinstance(kind, int) else kind(generator, shape)

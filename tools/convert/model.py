@@ -28,6 +28,7 @@ class Model:
         names: for a blob (by its name here) the name of the same value in the model that this one was made from; blobs
             that stand for none are missing.
         shapes: by layer, those of its tops, where an importer made the net.
+        all_items: what takes all items of the batch by their numbers, so that an importer made no layer of it.
         skipped: after `build`, what of the weights found no place in the net, and which layers found no weights.
     """
 
@@ -35,6 +36,7 @@ class Model:
     weights: Sequence[SavedLayer] | Path | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     shapes: Mapping[str, Sequence[tuple[int, ...]]] = field(default_factory=dict, kw_only=True)
+    all_items: Sequence[str] = field(default=(), kw_only=True)
     skipped: Sequence[str] = field(default=(), init=False)
 
     def build(

@@ -83,13 +83,14 @@ def _read(
     graph = graph_of(parse_model(path) if message is None else message, path)
     given = dict(input_shapes or {})
 
+    first = next(iter(given.values()))[0] if given else None
+
     def at(size: int) -> Model:
-        first = next(iter(given.values()))[0]
         shapes = {name: (size if shape[0] == first else shape[0], *shape[1:]) for name, shape in given.items()}
         return import_graph(graph, name=path.stem, input_shapes=shapes)
 
     model = import_graph(graph, name=path.stem, input_shapes=given)
-    return for_any_batch(model, at if given else None)
+    return for_any_batch(model, at if given else None, first)
 
 
 def write_onnx(net: Net, path: Path, options: Options) -> None:

@@ -84,7 +84,7 @@ def to_training(net: NetParameter, data: DataChoice, loss: str | None) -> Edit:
         ends.append(f"a {kind} of '{scores}'")
     result = with_layers(net, made)
     result.ClearField("state")
-    filled, frozen = _fill(result)
+    filled, frozen, factors = _fill(result)
     note = f"train_val net: {data.type} layers in place of its inputs, and {', '.join(ends)}"
     note += "" if data.type == "HDF5Data" else "; check transform_param (mean, scale, mirror)"
     notes = [note]
@@ -92,6 +92,8 @@ def to_training(net: NetParameter, data: DataChoice, loss: str | None) -> Edit:
         notes.append(f"got weight_filler xavier, having none: {', '.join(filled)}")
     if frozen:
         notes.append(f"frozen (lr_mult 0), and 0 unless --weights is given: {', '.join(frozen)}")
+    if factors:
+        notes.append(f"frozen (lr_mult 0), and 1 unless --weights is given: {', '.join(factors)}")
     return Edit(result, {layer.name: layer.name for layer in kept}, tuple(notes))
 
 
@@ -165,17 +167,21 @@ def _data_layer(
     return row
 
 
-def _fill(net: NetParameter) -> tuple[list[str], list[str]]:
+def _fill(net: NetParameter) -> tuple[list[str], list[str], list[str]]:
     """Give a filler to the layers that would begin with zeros, unless their weights are frozen.
 
     Returns:
-        The names of those that got one, and of those that are frozen.
+        The names of those that got one, of those that are frozen and zeros, and of Scale layers that are frozen.
     """
-    filled, frozen = [], []
+    filled, frozen, factors = [], [], []
     for layer in net.layer:
         field = _WEIGHTED.get(layer.type)
         stays = bool(layer.param) and layer.param[0].lr_mult == 0
         if layer.type == "Parameter" and stays:
+            frozen.append(layer.name)
+        elif layer.type == "Scale" and stays and not layer.scale_param.HasField("filler"):
+            factors.append(layer.name)
+        elif layer.type == "Bias" and stays and not layer.bias_param.HasField("filler"):
             frozen.append(layer.name)
         elif not field or getattr(layer, field).HasField("weight_filler"):
             continue
@@ -184,7 +190,7 @@ def _fill(net: NetParameter) -> tuple[list[str], list[str]]:
         else:
             getattr(layer, field).weight_filler.CopyFrom(FillerParameter(type="xavier"))
             filled.append(layer.name)
-    return filled, frozen
+    return filled, frozen, factors
 
 
 def _ends(scores: str, kind: str, taken: set[str]) -> list[LayerParameter]:

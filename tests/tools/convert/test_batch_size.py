@@ -92,6 +92,18 @@ class Second(nn.Module):
     def forward(self, x):
         return x.unsqueeze(0)[:, 1]
 
+class First(nn.Module):
+    def forward(self, x):
+        return x[:1].exp()
+
+class Parts(nn.Module):
+    def forward(self, x):
+        return x.split(1)[0].exp()
+
+class All(nn.Module):
+    def forward(self, x):
+        return x[:].chunk(1)[0].exp()
+
 class Values(nn.Module):
     def forward(self, x):
         return x + torch.arange(8) * len(x)
@@ -173,7 +185,7 @@ def check_at(model: Model, name: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("made_at", [1, 2, 3])
-@pytest.mark.parametrize("name", ["Patches", "Columns", "Cell", "Rows"])
+@pytest.mark.parametrize("name", ["Patches", "Columns", "Cell", "Rows", "All"])
 def test_a_module_becomes_a_net_for_any_batch_size(name, made_at, folder):
     opened = TorchModule([f"nets.py:{name}"], Options(input_shapes=(("", (made_at, *IMAGE)),)))
     model = opened.model()
@@ -224,6 +236,21 @@ def test_what_computes_with_the_batch_size_is_named(name, made_at, layer, folder
     check_at(model, name, made_at)
 
 
+@pytest.mark.parametrize(("name", "operator", "saved"), [("First", "slice", False), ("Parts", "split", True)])
+def test_what_takes_the_only_item_is_named(name, operator, saved, folder):
+    word = f"nets.py:{name}"
+    if saved:
+        word = "net.pt2"
+        torch.export.save(torch.export.export(module(name), (torch.zeros(1, *IMAGE),), strict=False), word)
+    opened = TorchModule([word], Options(input_shapes=() if saved else (("", (1, *IMAGE)),)))
+    model = opened.model()
+    (note,) = opened.notes
+    assert note.startswith("for this batch size alone") and note.endswith(
+        f": operator '{operator}', which takes all items"
+    )
+    check_at(model, name, 1)
+
+
 def test_a_module_that_runs_at_its_own_size_alone_may_become_a_net_for_any(folder):
     opened = TorchModule(["nets.py:Rows2"], Options(input_shapes=(("", (2, *IMAGE)),)))
     model = opened.model()
@@ -257,3 +284,79 @@ def test_an_onnx_file_of_open_size_becomes_a_net_for_any(made_at, folder):
     assert not opened.notes
     for count in (1, 5):
         check_at(model, "Columns", count)
+
+
+ONE_ITEM = {
+    "Slice": ("y = Slice(x, first, one)", "operator 'slice_0', which takes all items"),
+    "Gather": ("y = Gather<axis=0>(x, first)", "operator 'gather_0', which takes all items"),
+    "Split": ("y = Split<axis=0>(x, one)", "operator 'split_0', which takes all items"),
+    "Slice of all": ("y = Slice(x, first, many)", None),
+    "Split of all": ("y = Split<axis=0>(x)", None),
+    "Slice along another axis": ("y = Slice(x, first, three, one)", None),
+}
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize("name", ONE_ITEM)
+def test_an_onnx_file_that_takes_the_only_item_says_so(name, is_open, folder):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from tests.support.onnx_models import model, written
+
+    body, expected = ONE_ITEM[name]
+    numbers = {"first": [0], "one": [1], "three": [3], "many": [2**31 - 1]}
+    message = model(f"{body.replace('y =', 'a =')} y = Relu(a)", numbers, opset=13, shape=(1, *IMAGE))
+    if is_open:
+        message.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "items"
+    opened = OnnxFile([str(written(message, folder))], Options(input_shapes=(("x", (1, *IMAGE)),) if is_open else ()))
+    opened.model()
+    start = "for this batch size alone, of which the graph has numbers: "
+    assert opened.notes == ([] if expected is None else [start + expected])
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_an_onnx_file_that_makes_one_row_of_the_only_item_holds_for_it_alone_unless_sizes_are_open(is_open, folder):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from tests.support.onnx_models import model, written
+
+    message = model("a = Flatten<axis=0>(x) y = Relu(a)", shape=(1, *IMAGE))
+    if is_open:
+        message.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "items"
+    opened = OnnxFile([str(written(message, folder))], Options(input_shapes=(("x", (1, *IMAGE)),) if is_open else ()))
+    found = opened.model()
+    if is_open:
+        with_items(found.source.param, 4)
+        net = found.build()
+        assert not opened.notes and net.blobs[net.outputs[0]].shape == (1, 4 * 3 * 8 * 8)
+    else:
+        (note,) = opened.notes
+        assert note.endswith("operator 'flatten_0', which takes all items")
+
+
+def test_the_batch_of_an_onnx_file_may_be_that_of_a_later_input(folder):
+    onnx = pytest.importorskip("onnx")
+    text = """
+    <ir_version: 8, opset_import: ["" : 13]> g (float[1] s, float[N, 4] x) => (float[M, 2] y)
+    <int64[2] sizes = {4, 2}> { a = Mul(x, s) y = Reshape(a, sizes) }
+    """
+    onnx.save(onnx.parser.parse_model(text), "net.onnx")
+    opened = OnnxFile(["net.onnx"], Options(input_shapes=(("x", (2, 4)),)))
+    opened.model()
+    (note,) = opened.notes
+    assert note == "for this batch size alone, of which the graph has numbers: layer 'mul_0.reshape' and 1 more"
+
+
+@pytest.mark.parametrize(("kind", "layer"), [("Add", "add_0"), ("Mul", "mul_0")])
+def test_an_onnx_file_with_a_value_for_each_item_says_so(kind, layer, folder):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from tests.support.onnx_models import model, written
+
+    for items, others in ((2, ()), (1, (2,))):
+        body = f"y = {kind}(x, w)"
+        message = model(body, {"w": (items, 5)}, shape=(items, *others, 5))
+        opened = OnnxFile([str(written(message, folder))], Options())
+        opened.model()
+        start = "for this batch size alone, of which the graph has numbers: "
+        assert opened.notes == ([] if others else [f"{start}layer '{layer}'"])

@@ -51,6 +51,22 @@ def test_frozen_weights_get_no_filler_but_are_named():
     )
 
 
+def test_frozen_factors_and_addends_are_named():
+    text = """
+    layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 4 dim: 3 dim: 6 dim: 6 } } }
+    layer { name: "mask" type: "Scale" bottom: "data" top: "mask" param { lr_mult: 0 } }
+    layer { name: "half" type: "Scale" bottom: "mask" top: "half" param { lr_mult: 0 }
+            scale_param { filler { value: 0.5 } } }
+    layer { name: "mean" type: "Bias" bottom: "half" top: "mean" param { lr_mult: 0 } }
+    layer { name: "free" type: "Bias" bottom: "mean" top: "free" }
+    """
+    edit = to_training(net(text), data=DATA, loss="softmax")
+    assert edit.notes[1:] == (
+        "frozen (lr_mult 0), and 0 unless --weights is given: mean",
+        "frozen (lr_mult 0), and 1 unless --weights is given: mask",
+    )
+
+
 def test_recurrent_layers_get_a_filler_and_frozen_parameters_are_named():
     text = """
     layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 4 dim: 3 dim: 6 dim: 6 } } }

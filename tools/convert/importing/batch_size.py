@@ -30,17 +30,21 @@ _EACH_ITEM = {
 _WITH_AXES = ("scale_param", "bias_param", "concat_param", "slice_param", "flatten_param", "softmax_param")
 
 
-def for_any_batch(model: _Model, at: Callable[[int], _Model] | None) -> tuple[_Model, list[str]]:
-    """Return a net that holds for any batch size, and the layers that hold for that of the model alone.
+def for_any_batch(
+    model: _Model, at: Callable[[int], _Model] | None, size: int | None = None
+) -> tuple[_Model, list[str]]:
+    """Return a net that holds for any batch size, and what holds for that of the model alone, as `notes_on_sizes` says.
 
     Args:
-        model: the net at the batch size that is asked for, the first axis of its first input.
+        model: the net at the batch size that is asked for.
         at: makes it at another one; None: it is the only one that there is.
+        size: the batch size; None: the first axis of its first input.
     """
     inputs = _inputs(model)
     if not inputs or not inputs[0].input_param.shape[0].dim:
         return model, []
-    suspects, size = _with_sizes(model), _size(model)
+    size = _size(model) if size is None else size
+    suspects = [*_with_sizes(model, size), *map(_operator, model.all_items)]
     if at is None:
         return model, suspects
     try:
@@ -53,7 +57,7 @@ def for_any_batch(model: _Model, at: Callable[[int], _Model] | None) -> tuple[_M
         differing = _open_sizes(other, third) or _different_values(model, other, third)
     except EngineError:
         layers = model.source.param.layer
-        return model, suspects or [layer.name for layer in layers if not _computes_each_item(layer, size)]
+        return model, suspects or [_layer(each.name) for each in layers if not _computes_each_item(each, size)]
     if differing:
         return model, bound
     for layer, wanted in zip(_inputs(other), _inputs(model), strict=True):
@@ -62,11 +66,19 @@ def for_any_batch(model: _Model, at: Callable[[int], _Model] | None) -> tuple[_M
 
 
 def notes_on_sizes(bound: Sequence[str]) -> list[str]:
-    """Return a note on layers that hold for one batch size alone."""
+    """Return a note on what holds for one batch size alone."""
     if not bound:
         return []
     others = f" and {len(bound) - 1} more" if bound[1:] else ""
-    return [f"for this batch size alone, of which the graph has numbers: layer '{bound[0]}'{others}"]
+    return [f"for this batch size alone, of which the graph has numbers: {bound[0]}{others}"]
+
+
+def _layer(name: str) -> str:
+    return f"layer '{name}'"
+
+
+def _operator(name: str) -> str:
+    return f"operator '{name}', which takes all items"
 
 
 def _size(model: Model) -> int:
@@ -81,17 +93,21 @@ def _computes_each_item(layer: LayerParameter, size: int) -> bool:
     return layer.type in _EACH_ITEM and not frozen and all(getattr(layer, name).axis != 0 for name in _WITH_AXES)
 
 
-def _with_sizes(model: Model) -> list[str]:
-    """Return the layers that seem to hold for one batch size alone: Reshapes that do not leave the first axis as it is.
+def _with_sizes(model: Model, size: int) -> list[str]:
+    """Return the layers that seem to hold for one batch size alone.
+
+    These are Reshapes that do not leave the first axis as it is, and Scale and Bias layers with a value for each item.
 
     With one item, behind a layer that moves the first axis, any axis of size 1 may be taken for that of the items.
     """
-    found, moved, size = [], False, _size(model)
+    found, moved = [], False
     for layer in model.source.param.layer:
         moved = moved or moves_first_axis(layer)
         given = layer.type == "Reshape" and layer.reshape_param.shape.dim[:1] != [0]
-        if given or (moved and size == 1 and layer.type in ("Reshape", "Flatten")):
-            found.append(layer.name)
+        of_items = layer.type in ("Scale", "Bias") and len(layer.bottom) == 1 and not moved and size > 1
+        of_items = of_items and (layer.scale_param.axis if layer.type == "Scale" else layer.bias_param.axis) == 0
+        if given or of_items or (moved and size == 1 and layer.type in ("Reshape", "Flatten")):
+            found.append(_layer(layer.name))
     return found
 
 
@@ -104,9 +120,9 @@ def _open_sizes(model: Model, other: Model) -> list[str]:
     layers, others = list(model.source.param.layer), list(other.source.param.layer)
     for layer, its in zip(layers, others, strict=False):
         if (layer.name, layer.type, *layer.bottom, *layer.top) != (its.name, its.type, *its.bottom, *its.top):
-            return [layer.name]
+            return [_layer(layer.name)]
     if len(layers) != len(others):
-        return [layers[-1].name]
+        return [_layer(layers[-1].name)]
     bound = _different_weights(model, other)
     pairs = zip(layers, _with_bottoms(model), _with_bottoms(other), strict=True)
     for (layer, *both), its in zip(pairs, others, strict=True):
@@ -115,7 +131,7 @@ def _open_sizes(model: Model, other: Model) -> list[str]:
         else:
             holds = layer.type == "Input" or (layer == its and not _takes_items(layer, both))
         if not holds:
-            bound.append(layer.name)
+            bound.append(_layer(layer.name))
     return bound
 
 
@@ -137,14 +153,14 @@ def _different_weights(model: Model, other: Model) -> list[str]:
     found = []
     for one, two in zip(model.weights, other.weights, strict=False):
         if one.blobs.keys() != two.blobs.keys():
-            return [one.name]
+            return [_layer(one.name)]
     for one, two in zip(model.weights, other.weights, strict=True):
         for number, blob in one.blobs.items():
             its = two.blobs[number]
             if blob.shape != its.shape or (
                 (one.name, number) in frozen and not np.array_equal(blob.load(), its.load(), equal_nan=True)
             ):
-                found.append(one.name)
+                found.append(_layer(one.name))
     return found
 
 

@@ -40,11 +40,15 @@ class LayersMade:
     Attributes:
         net: the layers.
         shapes: by layer, those of its tops.
+        has_steps: a recurrent net was unrolled, so axis 0 may be time steps, also where no layer tells.
+        all_items: what takes all items of the batch by their numbers, so that it becomes no layer.
     """
 
     def __init__(self, name: str) -> None:
         self.net = NetParameter(name=name)
         self.shapes: dict[str, list[Shape]] = {}
+        self.has_steps = False
+        self.all_items: list[str] = []
         self._constants: list[tuple[LayerParameter, list[Constant]]] = []
         self._used: set[str] = set()
         self._root: dict[str, str] = {}

@@ -38,7 +38,12 @@ class Operation(ABC):
     @property
     def first_is_batch(self) -> bool:
         """Whether axis 0 is that of the items: behind layers that go over it, or move it, it may be another one."""
-        return not any(map(moves_first_axis, self.made.net.layer))
+        return not self.made.has_steps and not any(map(moves_first_axis, self.made.net.layer))
+
+    def takes_all_items(self, x: Value, axis: int) -> None:
+        """Note that all values along an axis are taken by numbers, which hold for one batch size if it is that axis."""
+        if axis == 0 and self.first_is_batch and not self.made.is_fixed(x):
+            self.made.all_items.append(self.layer_name(""))
 
     def multiply_by(self, factor: torch.Tensor | float) -> None:
         """Note how a factor of the result is rounded that the node does not have itself, such as a reciprocal."""

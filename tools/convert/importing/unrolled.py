@@ -51,6 +51,7 @@ def unrolled(op: Operation, x: Value, cell: Cell, state: Value) -> tuple[Value, 
     steps = x.shape[0]
     if steps > MOST_STEPS:
         op.refuse(f"it goes through {steps} steps, each of which becomes layers of its own; at most {MOST_STEPS} can")
+    op.made.has_steps = True
     prefix = f"{cell.part}_" if cell.part else ""
     given = linear(op, x, cell.weight, cell.bias, f"{prefix}input")
     states: dict[int, Value] = {}

@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from mgcaffe.tools.convert.importing.normalization import layer_norm
 from mgcaffe.tools.convert.importing.products import hides_a_row
-from mgcaffe.tools.convert.importing.values import Constant, Value
+from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 from mgcaffe.tools.convert.onnx_in.graph import Graph, Node
 from mgcaffe.tools.convert.onnx_in.neighbours import local_response_norm
 from mgcaffe.tools.convert.onnx_in.operation import Operation
@@ -176,7 +178,7 @@ def _layer_norm(search: Search, last: Node) -> Idiom | None:
     def make(op: Operation, x: Value) -> Value:
         shape = x.shape[len(x.shape) - axes :]
         blobs = [
-            None if each is None else Constant(each.tensor.expand(shape), each.name, each.trained)
+            None if each is None else Constant(_whole(op, each.tensor, shape), each.name, each.trained)
             for each in (weight, addend)
         ]
         op.shape = x.shape
@@ -184,6 +186,14 @@ def _layer_norm(search: Search, last: Node) -> Idiom | None:
 
     sizes = [each.tensor.dim() for each in (weight, addend) if each is not None]
     return Idiom(centre.inputs[0], make) if all(size == axes for size in sizes) else None
+
+
+def _whole(op: Operation, parameter: torch.Tensor, shape: Shape) -> torch.Tensor:
+    """Return a scale or bias in the shape of the axes that are normalized."""
+    given = tuple(parameter.shape)
+    if op.broadcast(given, shape) != shape:
+        op.refuse(f"it normalizes axes of {shape}, which a scale or bias of {given} makes longer")
+    return parameter.expand(shape)
 
 
 def _parameter(search: Search, node: Node, operator: str) -> tuple[str, Constant] | None:

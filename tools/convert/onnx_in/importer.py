@@ -89,7 +89,7 @@ class _Import:
         renamed = self.made.work_in_place(outputs)
         names = {renamed[blob]: value for blob, value in self.values.items() if blob in renamed}
         source = net_source(self.made.net, file=str(self.graph.path))
-        return Model(source, self.made.weights(), names, shapes=self.made.shapes)
+        return Model(source, self.made.weights(), names, shapes=self.made.shapes, all_items=self.made.all_items)
 
     def _needed(self) -> list[Node]:
         """Return the nodes that outputs depend on."""

@@ -47,6 +47,8 @@ def split(op: Operation) -> Sequence[Value]:
         op.refuse(f"parts of {sizes} are not what {count} outputs take of an axis of {size}")
     if axis == 0 and count > 1 and op.first_is_batch:
         op.refuse("it takes some items of the batch, which no layer does")
+    if count == 1 and op.listed("split", 1, 13) is not None:
+        op.takes_all_items(x, axis)
     return cut(op, x, axis, sizes)
 
 
@@ -87,7 +89,16 @@ def part(op: Operation) -> Value:
         op.refuse("its starts, ends, axes and steps are computed, or do not fit")
     if len({axis for axis, _ in ranges}) != len(ranges):
         op.refuse("it names an axis twice")
+    if _ends_with_last_item(op, ranges, x.shape):
+        op.takes_all_items(x, 0)
     return _taken(op, x, ranges)
+
+
+def _ends_with_last_item(op: Operation, ranges: Sequence[tuple[int, range]], shape: Shape) -> bool:
+    """Return whether a Slice takes all places of axis 0, but would not take one more."""
+    if (0, range(shape[0])) not in ranges:
+        return False
+    return (0, range(shape[0] + 1)) not in (_ranges(op, op.node, (shape[0] + 1, *shape[1:])) or ())
 
 
 def _taken(op: Operation, x: Value, ranges: Sequence[tuple[int, range]]) -> Value:
@@ -129,6 +140,8 @@ def gather(op: Operation) -> Value:
     if any(two - one != 1 for one, two in pairwise(numbers)):
         op.shape = (*x.shape[:axis], *rows.tensor.shape, *x.shape[axis + 1 :])
         return products.chosen_along(op, x, axis, rows.tensor)
+    if len(numbers) == size:
+        op.takes_all_items(x, axis)
     y = _taken(op, x, [(axis, range(numbers[0], numbers[-1] + 1))])
     return into(op, y, (*x.shape[:axis], *rows.tensor.shape, *x.shape[axis + 1 :]), "reshape")
 

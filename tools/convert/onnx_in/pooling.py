@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mgcaffe.tools.convert.importing.padding import zero_padded
+from mgcaffe.tools.convert.importing.padding import padded_with_own, zero_padded
 from mgcaffe.tools.convert.importing.pooling import average_pooled, check_windows, global_pooled, max_pooled
 from mgcaffe.tools.convert.importing.reductions import largest_of, reduced
 from mgcaffe.tools.convert.importing.values import Value
 from mgcaffe.tools.convert.importing.windows import Axis
 from mgcaffe.tools.convert.onnx_in.operation import LARGEST, Operation, Table, shape_of
 from mgcaffe.tools.convert.onnx_in.windows import axes_of
+
+_MODES = {"reflect": "reflect", "edge": "replicate", "wrap": "circular"}
+"""By ONNX's name of how values are repeated at the edges, PyTorch's."""
+_READ_PADDED = ("Conv", "MaxPool", "AveragePool", "Pad", "Identity", "Cast", "Dropout")
+"""What takes zeros around an image as they are, or hands them on."""
 
 
 def _windows(op: Operation, x: Value) -> list[Axis]:
@@ -60,8 +65,8 @@ def _global(pool: str) -> Callable[[Operation], Value]:
     return convert
 
 
-def zero_pad(op: Operation) -> Value:
-    """Nothing by itself: the pad of the convolution or pooling behind it."""
+def pad(op: Operation) -> Value:
+    """Nothing by itself, before a convolution or pooling; else, and where pixels are repeated, InnerProduct, fixed."""
     x = op.blob(padded=True)
     if op.opset >= 11:
         pads, value = op.numbers(1, "pads"), op.number(2, "constant_value")
@@ -76,11 +81,17 @@ def zero_pad(op: Operation) -> Value:
     pairs.update(zip(axes, zip(pads[: len(axes)], pads[len(axes) :], strict=True), strict=True))
     if not any(pads):
         return x
-    if op.word("mode", "constant") != "constant" or value:
-        op.refuse("it pads with something other than zeros, which no layer does")
     if any(not 0 <= size <= LARGEST // 4 for size in pads):
         op.refuse(f"it pads by {pads}; a Slice cuts off, and zeros are at most {LARGEST // 4}")
-    padded = zero_padded(op, x, [pairs[axis] for axis in range(rank)])
+    mode = op.word("mode", "constant")
+    if mode in _MODES:
+        return padded_with_own(op, op.as_blob(x), [pairs[axis] for axis in range(rank)], _MODES[mode])
+    if mode != "constant" or value:
+        op.refuse("it pads with another number than zero, which no layer does")
+    result = op.node.outputs[0]
+    readers = op.graph.readers.get(result, ())
+    by_next = result not in op.graph.outputs and all(each.kind in _READ_PADDED for each in readers)
+    padded = zero_padded(op, x, [pairs[axis] for axis in range(rank)], by_next=by_next)
     op.check_shape(shape_of(padded))
     return padded
 
@@ -90,5 +101,5 @@ OPERATORS: Table = {
     "AveragePool": average_pool,
     "GlobalAveragePool": _global("AVE"),
     "GlobalMaxPool": _global("MAX"),
-    "Pad": zero_pad,
+    "Pad": pad,
 }

@@ -131,7 +131,9 @@ def dropout(op: Operation) -> Value:
     """dropout: Dropout."""
     _refuse_training(op)
     x = op.blob()
-    return op.layer("Dropout", [x], dropout_param={"dropout_ratio": op["p"]}) if op["p"] else x
+    if not op["p"]:
+        return x
+    return replace(op.layer("Dropout", [x], dropout_param={"dropout_ratio": op["p"]}), stands_in=x.stands_in)
 
 
 def other_dropout(op: Operation) -> Result:

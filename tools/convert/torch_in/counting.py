@@ -157,7 +157,10 @@ def _compare(op: Operation) -> Result:
     """ne, eq, gt, ge, lt, le of whole numbers with one: Power, Threshold, and Power to invert flags."""
     x = op.blob()
     if not is_counted(op.inputs[0]):
-        op.refuse("it compares floating-point numbers; flags are made of ids alone, which have no gradients")
+        op.refuse(
+            "it compares floating-point numbers; flags are made of ids alone, which have no gradients",
+            _CAST if op.inputs[0].op == "placeholder" else None,
+        )
     number = _as_number(op)
     if op.name in ("ne", "eq"):
         return _differ(op, x, number, inverted=op.name == "eq")

@@ -118,6 +118,7 @@ class _Import:
             replaced=self.replaced,
             outputs=[renamed[blob] for blob in outputs],
             shapes=self.made.shapes,
+            all_items=self.made.all_items,
         )
 
     def _compute_constants(self) -> None:

@@ -6,14 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from mgcaffe.engine.kernels.pooling import Window
-from mgcaffe.tools.convert.importing.padding import zero_padded
+from mgcaffe.tools.convert.importing.padding import padded_with_own, zero_padded
 from mgcaffe.tools.convert.importing.pooling import average_pooled, check_windows, global_pooled, max_pooled, pooled
 from mgcaffe.tools.convert.importing.reductions import reduced
 from mgcaffe.tools.convert.importing.resizing import repeated, resampled
 from mgcaffe.tools.convert.importing.values import Result, Value
 from mgcaffe.tools.convert.importing.windows import Axis, axes_of
-from mgcaffe.tools.convert.torch_in.operation import Operation, every_axis
+from mgcaffe.tools.convert.torch_in.operation import Operation, every_axis, operator_name
 from mgcaffe.tools.convert.torch_in.resizing import weights
+
+_READ_PADDED = ("conv1d", "conv2d", "conv3d", "max_pool", "avg_pool", "pad", "constant_pad_nd",
+                "contiguous", "clone", "to")  # fmt: skip
+"""How the operators' names begin that take zeros around an image as they are, or hand them on."""
 
 
 def _axis_count(op: Operation, x: Value) -> int:
@@ -98,13 +102,17 @@ def _adaptive_window(size: int, count: int) -> tuple[int, int] | None:
     return (kernels.pop(), strides.pop()) if alike else None
 
 
-def zero_pad(op: Operation) -> Result:
-    """pad, constant_pad_nd: the pad of the convolution or average pooling behind it."""
+def pad(op: Operation) -> Result:
+    """pad, constant_pad_nd: the pad of the convolution or average pooling behind it; else InnerProduct."""
     x, sizes = op.blob(padded=True), list(op["pad"])
-    if op.arguments.get("mode", "constant") != "constant" or op.arguments.get("value"):
-        op.refuse("it pads with something other than zeros, which no layer does")
     pairs = list(zip(sizes[::2], sizes[1::2], strict=True))[::-1]
-    return zero_padded(op, x, pairs)
+    mode = op.arguments.get("mode", "constant")
+    if mode != "constant":
+        return padded_with_own(op, op.as_blob(x), pairs, mode)
+    if op.arguments.get("value"):
+        op.refuse("it pads with another number than zero, which no layer does")
+    by_next = all(operator_name(each).startswith(_READ_PADDED) for each in op.readers())
+    return zero_padded(op, x, pairs, by_next=by_next)
 
 
 OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
@@ -112,6 +120,6 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     **dict.fromkeys([f"avg_pool{axes}d" for axes in (1, 2, 3)], average_pool),
     **dict.fromkeys([f"adaptive_avg_pool{axes}d" for axes in (1, 2, 3)], adaptive_average_pool),
     **dict.fromkeys(["adaptive_max_pool1d", "adaptive_max_pool2d"], adaptive_max_pool),
-    "pad": zero_pad,
-    "constant_pad_nd": zero_pad,
+    "pad": pad,
+    "constant_pad_nd": pad,
 }

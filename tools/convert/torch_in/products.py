@@ -86,7 +86,7 @@ def masked_fill(op: Operation) -> Value:
         return _marked(op, products.filled(op, op.blob(), mask.tensor, number), [source])
     hides = number == -math.inf and _are_overwritten(op, op.readers())
     y = products.filled_by(op, op.blob(), op.as_blob(mask), number, for_softmax=hides)
-    return replace(y, stands_in=True) if hides else y
+    return replace(y, stands_in=True) if hides else _marked(op, y, [source])
 
 
 def _numbers_filled(op: Operation, node: Node) -> list[float]:
@@ -107,17 +107,30 @@ def _are_overwritten(op: Operation, readers: Iterable[Node]) -> bool:
     """Return whether a softmax alone reads a fill, or another one in between, and what it makes is overwritten."""
     for each in readers:
         if operator_name(each) == "softmax":
-            if not all(_numbers_filled(op, user) and not _is_infinite_fill(op, user) for user in each.users):
+            if not _are_filled(op, each.users):
                 return False
         elif not _is_infinite_fill(op, each) or not _are_overwritten(op, each.users):
             return False
     return True
 
 
+def _are_filled(op: Operation, readers: Iterable[Node]) -> bool:
+    """Return whether nothing reads a value but what puts finite numbers over it, a dropout in between or not."""
+    return all(
+        _are_filled(op, each.users)
+        if operator_name(each) == "dropout"
+        else _numbers_filled(op, each) and not _is_infinite_fill(op, each)
+        for each in readers
+    )
+
+
 def _marked(op: Operation, y: Value, sources: Iterable[Any]) -> Value:
-    """Return a value, marked if it is made of one that finite numbers stand in for, which softmax is to read."""
-    stands_in = any(map(op.stands_in, sources)) and _is_infinite_fill(op, op.node)
-    return replace(y, stands_in=True) if stands_in else y
+    """Return a value, marked if it is made of one that finite numbers stand in for, and others are put over it yet."""
+    if not any(map(op.stands_in, sources)):
+        return y
+    readers = op.readers()
+    overwritten = _is_infinite_fill(op, op.node) or (bool(readers) and _are_filled(op, readers))
+    return replace(y, stands_in=True) if overwritten else y
 
 
 def _check_overwritten(op: Operation, numbers: Iterable[float], sources: Iterable[Any]) -> None:
@@ -159,7 +172,7 @@ def where(op: Operation) -> Value:
         return _marked(op, products.chosen(op, condition, one, two), sources)
     hides = -math.inf in numbers and _are_overwritten(op, op.readers())
     y = products.chosen_by(op, op.as_blob(condition), one, two, for_softmax=hides)
-    return replace(y, stands_in=True) if hides else y
+    return replace(y, stands_in=True) if hides else _marked(op, y, sources)
 
 
 def _rank(value: Value | Constant) -> int:

@@ -175,6 +175,8 @@ def split(op: Operation) -> Sequence[Value]:
     x = op.blob()
     axis = op["dim"] % len(x.shape)
     sizes = [int(each.shape[axis]) for each in op.node.meta["val"]]
+    if len(sizes) == 1 and op.arguments.get("split_size") == sizes[0]:
+        op.takes_all_items(x, axis)
     return cut(op, x, axis, sizes)
 
 
@@ -243,6 +245,8 @@ def part(op: Operation) -> Result:
         for other in users
         if operator_name(other) in PARTS and _range(other)[0] == axis and arguments_of(other).get("step") in (None, 1)
     ]
+    if (start, end) == (0, x.shape[axis]) and op.arguments.get("end") == end:
+        op.takes_all_items(x, axis)
     taken = range_of(op, x, axis, (start, end), others)
     return reshaped(op, taken, op.shape, "" if taken is x else "reshape")
 

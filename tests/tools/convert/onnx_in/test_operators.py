@@ -46,6 +46,18 @@ CASES = {
     "pad axes": (18, "z = Pad(x, p, , a) y = Conv(z, w)", {"w": W, "p": [1, 1], "a": [-1]}, SHAPE, "Convolution"),
     "pads pool": (13, "r = Relu(x) z = Pad(r, p) y = MaxPool <kernel_shape=[3,3], strides=[2,2]>(z)",
                   {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, ODD, "ReLU Pooling"),
+    "pad activation": (13, "z = Pad(x, p) y = Relu(z)", {"p": [0, 0, 2, 0, 0, 0, 0, 1]}, ODD,
+                       "Permute InnerProduct Permute InnerProduct ReLU"),
+    "pad output": (13, "y = Pad(x, p)", {"p": [0, 0, 0, 1, 0, 0, 0, 0]}, ODD, "InnerProduct"),
+    "pad twice, for a convolution and another": (
+        13, "a = Pad(x, p) b = Pad(a, q) c = Conv(b, w) d = Relu(b) y = Concat<axis=1>(c, d)",
+        {"p": [0, 0, 0, 1, 0, 0, 0, 0], "q": [0, 0, 0, 0, 0, 0, 0, 2], "w": (3, 3, 1, 1)}, ODD,
+        "InnerProduct Convolution ReLU Concat"),
+    "pad reflecting": (13, 'y = Pad<mode="reflect">(x, p)', {"p": [0, 0, 6, 1, 0, 0, 0, 3]}, ODD,
+                       "Permute InnerProduct Permute InnerProduct"),
+    "pad edges": (13, 'y = Pad<mode="edge">(x, p)', {"p": [0, 1, 0, 2, 0, 0, 0, 9]}, ODD,
+                  "Permute InnerProduct Permute InnerProduct"),
+    "pad around": (19, 'y = Pad<mode="wrap">(x, p, , a)', {"p": [3, 2], "a": [-1]}, ODD, "InnerProduct"),
     "pad average": (13, "z = Pad(x, p) y = AveragePool <kernel_shape=[3,3]>(z)", {"p": [0, 0, 1, 0, 0, 0, 0, 1]}, ODD,
                     "Pooling Slice Slice Silence"),
     "pad average, not counted": (

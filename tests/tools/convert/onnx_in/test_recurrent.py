@@ -57,6 +57,9 @@ CASES = {
     "the last cell": (f"{lstm(outputs='a, h, y')}", weights(), f"{_GIVEN} LSTM Silence"),
     "the last step": (f"{lstm()} y = Gather<axis=0>(a, last)", weights(last=np.array(-1)), None),
     "the mean of all steps": (f"{lstm()} y = ReduceMean<axes=[0]>(a)", weights(), None),
+    "the mean of a GRU's only step": (
+        "p = Reshape(x, s) a = GRU<hidden_size=6>(p, w, r, b) y = ReduceMean<axes=[0]>(a)",
+        weights(gates=3, s=[1, 21, 5]), None),
     "lengths that are all the same": (
         f"{lstm('x, w, r, b, n')} y = Squeeze(a, one)", weights(one=[1], n=np.full(3, 7, np.int32)),
         f"{_GIVEN} LSTM Silence"),

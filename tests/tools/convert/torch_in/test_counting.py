@@ -18,12 +18,14 @@ from mgcaffe.tools.convert.importing.batch_size import for_any_batch
 from mgcaffe.tools.convert.torch_in.importer import import_program
 from mgcaffe.tools.convert.torch_in.program import export_module
 from mgcaffe.tools.convert.torch_side import TorchSide
+from tests.support.netkit import make_net
 from tests.support.torchkit import Function, check_training_step, converted, layers_of, seeded, types_of
 
 pytestmark = pytest.mark.slow
 
 IDS = (4, 7)
 PADDING = 1
+_CAST = "cast an input of whole numbers in forward: ids.long()"
 
 
 def places_of(ids: torch.Tensor) -> torch.Tensor:
@@ -280,3 +282,32 @@ def test_flags_are_no_output():
     program = export_module(Function(lambda ids: ids.long() > 2), IDS, "the module")
     with pytest.raises(NetError, match="it makes whole numbers for an output"):
         import_program(program, name="net", file="net")
+
+
+@pytest.mark.parametrize("function", [lambda ids: ids > 0, lambda ids: ids <= 2, lambda ids: (ids >= 1).flatten(1)])
+def test_ids_that_are_only_compared_with_a_limit_are_whole_in_a_proof(function):
+    model = converted(Function(lambda ids: function(ids.long()).float() * 2 + 1), IDS)
+    fed = fitting_inputs(model.build())["data"]
+    assert (fed == np.round(fed)).all() and len(np.unique(fed)) > 1
+
+
+def test_what_is_also_read_as_numbers_stays_noise_in_a_proof():
+    text = """
+    layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 7 } } }
+    layer { name: "above" type: "Threshold" bottom: "x" top: "above" }
+    layer { name: "half" type: "Power" bottom: "x" top: "half" power_param { scale: 0.5 } }
+    layer { name: "y" type: "Eltwise" bottom: "above" bottom: "half" top: "y" }
+    """
+    fed = fitting_inputs(make_net(text))["x"]
+    assert (fed != np.round(fed)).any()
+
+
+@pytest.mark.parametrize(
+    ("function", "hint"),
+    [(lambda x: (x > 0).float() * 2, _CAST), (lambda x: torch.where(x.tanh() > 0, 1.0, 2.0), None)],
+)
+def test_an_input_that_is_compared_as_it_is_wants_a_cast(function, hint):
+    program = export_module(Function(function), IDS, "the module")
+    with pytest.raises(NetError, match="it compares floating-point numbers") as caught:
+        import_program(program, name="net", file="net")
+    assert caught.value.hint == hint

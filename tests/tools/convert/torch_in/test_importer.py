@@ -206,13 +206,12 @@ REFUSED = {
     "random": (lambda x: x + torch.rand(4, 1, 1), "no layer computes this operator"),
     "weights computed": (lambda x: F.conv2d(x, x), "its weight is computed in the net"),
     "negative pad": (lambda x: F.conv2d(F.pad(x, (0, -1)), torch.ones(1, 4, 2, 2)), "it pads by less than 0"),
-    "reflecting pad": (lambda x: F.pad(x, (1, 1, 1, 1), "reflect"), "it pads with something other than zeros"),
-    "pad with ones": (lambda x: F.pad(x, (1, 1), value=1.0), "it pads with something other than zeros"),
+    "pad with ones": (lambda x: F.pad(x, (1, 1), value=1.0), "it pads with another number than zero"),
+    "negative pad of edges": (lambda x: F.pad(x, (0, -1, 0, 0), "replicate"), "it puts 0 and -1 values around 6"),
     "pad of items": (lambda x: F.pad(x, (0, 0, 0, 0, 0, 0, 1, 1)), "it pads the batch axis"),
     "pad before maximum": (lambda x: F.max_pool2d(F.pad(x, (1, 1, 1, 1)), 2), "zeros are put around an image"),
     "pad before maximum of a slope": (
         lambda x: F.max_pool2d(F.pad(F.leaky_relu(x), (1, 1, 1, 1)), 2), "zeros are put around an image"),
-    "pad as output": (lambda x: F.pad(x, (1, 1)), "output 'pad' is not computed"),
     "pad behind windows rounded up": (
         lambda x: F.max_pool2d(F.pad(x.relu(), (0, 1, 0, 1)), 2, ceil_mode=True), "a window lies outside of the image"),
     "output padding": (nn.ConvTranspose2d(4, 2, 3, 2, output_padding=1), "its output_padding adds rows"),

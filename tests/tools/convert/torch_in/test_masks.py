@@ -212,6 +212,21 @@ HIDDEN = {
         .softmax(-1)
         .masked_fill((ids < 3).unsqueeze(1), 0.0)
     ),
+    "dropped in between": lambda x, ids: F.dropout(
+        x.masked_fill(_padded(ids), -math.inf).softmax(-1), 0.5, training=False
+    ).masked_fill(_padded(ids), 0.0),
+    "two fills of what is hidden": lambda x, ids: (
+        x.masked_fill((ids == 2).unsqueeze(1), -math.inf)
+        .masked_fill(_padded(ids), -math.inf)
+        .softmax(-1)
+        .masked_fill((ids == 2).unsqueeze(1), 0.0)
+        .masked_fill((ids < 3).unsqueeze(1), 0.0)
+    ),
+    "two choices of what is hidden": lambda x, ids: torch.where(
+        (ids < 3).unsqueeze(1),
+        0.0,
+        torch.where((ids == 2).unsqueeze(1), 0.0, x.masked_fill(_padded(ids), -math.inf).softmax(-1)),
+    ),
     "chosen": lambda x, ids: torch.where(
         _padded(ids), 0.0, torch.where(_padded(ids), torch.tensor(-math.inf), x).softmax(-1)
     ),
@@ -243,6 +258,10 @@ REFUSED = {
         "it overwrites what is"),
     "what another operator reads in front of a softmax": (
         lambda x, ids: (x.masked_fill(_row(ids), -math.inf) * 2).softmax(-1).masked_fill(_row(ids), 0.0),
+        "it overwrites what is"),
+    "what something else than a fill reads behind a dropout": (
+        lambda x, ids: (lambda y: y.masked_fill(_row(ids), 0.0) + y)(
+            F.dropout(x.masked_fill(_row(ids), -math.inf).softmax(-1), 0.5, training=False)),
         "it overwrites what is"),
     "one of two blobs": (lambda x, ids: torch.where(_row(ids), x, x * 2), "it chooses between two blobs by flags"),
     "infinity or a number": (lambda x, ids: torch.where(_row(ids), x, math.inf), "it puts inf where flags say so"),

@@ -184,6 +184,7 @@ MODULES = {
     "GRU": (Other(), STEPS, None),
     "GRU, two layers, batch first": (Other(num_layers=2, batch_first=True, dropout=0.3), STEPS, None),
     "GRU, both directions, no biases": (Other(bidirectional=True, bias=False), STEPS, None),
+    "GRU, one step and direction": (Other(), (1, 3, 5), None),
     "GRU, one step": (Other(bidirectional=True), (1, 3, 5), None),
     "RNN": (Other("RNN"), STEPS, None),
     "RNN of ReLU": (Other("RNN", nonlinearity="relu", bidirectional=True), STEPS, None),
