@@ -185,6 +185,11 @@ class TextReader:
         hint = None if "Did you mean" in suggestion else field.hint
         if "not supported" in suggestion:
             hint = "Leave the layer out, or write every layer as 'layer', which can be of type \"Python\"."
+        if unknown.name == "CROP":
+            hint = (
+                "Write every layer as 'layer', and this one as type: \"Crop\" crop_param { axis: 2 offset: N }; crop()"
+                " of pycaffe's coord_map works N out."
+            )
         self._fail(message, unknown.offset, hint)
 
     def _note(self, message: str, suggestion: str, name: str, offset: int) -> None:

@@ -193,8 +193,8 @@ def test_a_field_of_the_older_layers_says_what_it_became(caplog, name, now):
         (
             "layers { type: CROP }",
             16,
-            "'CROP' for type. It belongs to a fork of Caffe.",
-            "Write every layer as 'layer', which takes any type",
+            "'CROP' for type. It belongs to a fork of Caffe, which works its offset out",
+            'this one as type: "Crop" crop_param { axis: 2 offset: N }',
         ),
         (
             "layers { type: UNPOOLING }",
