@@ -80,6 +80,8 @@ class Problems:
         choices = list(known)
         if name in _FORMER and "param" in choices:
             return f" It belongs to the older 'layers'; in 'layer' write it as param {{ {_FORMER[name]}: ... }}."
+        if name == "update_interval" and "iter_size" in choices:
+            return " It belongs to a fork of Caffe; write it as iter_size."
         if name == "CROP" and "CONVOLUTION" in choices:
             return " It belongs to a fork of Caffe, which works its offset out of the layers between its bottoms."
         if name in _UNSUPPORTED and "CONVOLUTION" in choices:
