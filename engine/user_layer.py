@@ -31,12 +31,14 @@ from mgcaffe.prototxt import LayerParameter, Phase
 _PYTHON_2 = re.compile(
     r"Missing parentheses in call to|leading zeros in decimal integer|multiple exception types must be parenthesized"
     r"|>>: 'builtin_function_or_method'|dict' object has no attribute '(iteritems|itervalues|iterkeys|has_key)'"
-    r"|dict_(keys|values|items)' object is not subscriptable"
+    r"|dict_(keys|values|items)' object (is not subscriptable|has no attribute)"
+    r"|unsupported operand type\(s\) for \+: '(dict_keys|dict_values|dict_items|range|map|zip)'"
     r"|name '(xrange|unicode|raw_input|basestring|long|unichr|execfile)' is not defined"
     r"|No module named '(cPickle|cStringIO|ConfigParser|Queue|StringIO|urllib2)'"
     r"|(cannot import name|module 'itertools' has no attribute) '(izip|izip_longest|imap|ifilter|ifilterfalse)'"
     r"|module 'string' has no attribute '(letters|lowercase|uppercase|join|maketrans)'"
-    r"|module 'sys' has no attribute 'maxint'|'(map|filter|zip)' object is not subscriptable"
+    r"|module 'sys' has no attribute 'maxint'|object of type '(map|filter|zip)' has no len"
+    r"|'(range|map|filter|zip)' object (is not subscriptable|has no attribute|does not support item assignment)"
 )
 """What Python 3 says of programs in Python 2, as most were that were written for pycaffe."""
 _NO_WHOLE_NUMBER = re.compile(
@@ -47,6 +49,8 @@ _NO_WHOLE_NUMBER = re.compile(
 """What Python 3 says of a quotient where it needs a whole number."""
 _DIVISION = re.compile(r"(?<!/)/(?!/)")
 _STRING = re.compile(r"\"[^\"]*\"|'[^']*'|#.*")
+_PACKAGES = {"cv2": "opencv-python-headless", "skimage": "scikit-image", "sklearn": "scikit-learn", "yaml": "PyYAML"}
+"""Where modules come from that layers and scripts often import, by their names."""
 _LONG = re.compile(r"\b(0[xX][0-9a-fA-F]+|[0-9]+)[lL]\b")
 CAFFE_MODULE = "mgcaffe.caffe_module"
 """The entry point whose function lets users' modules `import caffe` and derive from our Layer."""
@@ -140,9 +144,13 @@ def described(error: BaseException) -> str:
     return "\n".join(lines)
 
 
-def python_2_hint(error: BaseException) -> str | None:
-    """Return what to do about an exception that shows a program to be in Python 2, or None."""
+def old_program_hint(error: BaseException) -> str | None:
+    """Return what to do about an exception that shows a program to be in Python 2 or for packages of then, or None."""
     text = describe_exception(error)
+    if isinstance(error, ModuleNotFoundError) and error.name in _PACKAGES:
+        return f"install it for this Python: pip install {_PACKAGES[error.name]}"
+    if text == "TypeError: load() missing 1 required positional argument: 'Loader'":
+        return "yaml.load(TEXT) is of PyYAML before 6: write yaml.safe_load(TEXT)"
     if isinstance(error, TabError):
         return (
             "this is Python 2, where a tab stands for up to 8 spaces: expand FILE > NEW_FILE writes the program with"

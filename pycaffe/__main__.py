@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from mgcaffe.engine.user_layer import python_2_hint
+from mgcaffe.engine.user_layer import old_program_hint
 from mgcaffe.errors import EXIT_FAILED, EXIT_USAGE, EngineError
 from mgcaffe.pycaffe import alias
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     except Exception as error:
         trace = _from_the_script_on(error.__traceback__)
         sys.excepthook(type(error), error.with_traceback(trace), trace)
-        hint = python_2_hint(error)
+        hint = old_program_hint(error)
         if hint is not None:
             print(hint, file=sys.stderr)
         return EXIT_FAILED

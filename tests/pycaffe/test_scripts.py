@@ -194,6 +194,10 @@ def _own_path(monkeypatch):
         ("import itertools\nitertools.imap\n", "AttributeError: module 'itertools' has no attribute 'imap'"),
         ("import sys\nsys.maxint\n", "AttributeError: module 'sys' has no attribute 'maxint'"),
         ("import string\nstring.letters\n", "AttributeError: module 'string' has no attribute 'letters'"),
+        ("{}.keys().sort()\n", "AttributeError: 'dict_keys' object has no attribute 'sort'"),
+        ("range(3) + [3]\n", "TypeError: unsupported operand type(s) for +: 'range' and 'list'"),
+        ("range(3).extend([3])\n", "AttributeError: 'range' object has no attribute 'extend'"),
+        ("len(zip('ab', 'cd'))\n", "TypeError: object of type 'zip' has no len()"),
         ("map(int, '12')[0]\n", "TypeError: 'map' object is not subscriptable"),
         ("seed = 10L\n", "SyntaxError: invalid decimal literal"),
         ("mask = 0xFFL\n", "SyntaxError: invalid hexadecimal literal"),
@@ -226,6 +230,32 @@ def test_what_2to3_leaves_alone_has_a_hint_of_its_own(tmp_path, capsys, text, hi
     script.write_text(text)
     assert __main__.main([str(script)]) == EXIT_FAILED
     assert capsys.readouterr().err.splitlines()[-1].startswith(hint)
+
+
+@pytest.mark.usefixtures("_own_path")
+@pytest.mark.parametrize(
+    ("name", "text", "last"),
+    [
+        (
+            "yaml",
+            "def load(stream, Loader):\n    pass\n",
+            "yaml.load(TEXT) is of PyYAML before 6: write yaml.safe_load",
+        ),
+        ("yaml", None, "install it for this Python: pip install PyYAML"),
+        ("cv2", None, "install it for this Python: pip install opencv-python-headless"),
+    ],
+)
+def test_modules_that_scripts_for_pycaffe_import_have_hints(tmp_path, capsys, monkeypatch, name, text, last):
+    if text is None:
+        monkeypatch.setitem(sys.modules, name, None)
+    else:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        (tmp_path / f"{name}.py").write_text(text)
+    script = tmp_path / "old.py"
+    script.write_text(f"import {name}\n{name}.load('{{}}')\n")
+    assert __main__.main([str(script)]) == EXIT_FAILED
+    sys.modules.pop(name, None)
+    assert capsys.readouterr().err.splitlines()[-1].startswith(last)
 
 
 @pytest.mark.usefixtures("_own_path")
