@@ -31,11 +31,27 @@ from mgcaffe.prototxt import LayerParameter, Phase
 _PYTHON_2 = re.compile(
     r"Missing parentheses in call to|leading zeros in decimal integer|multiple exception types must be parenthesized"
     r"|>>: 'builtin_function_or_method'|dict' object has no attribute '(iteritems|itervalues|iterkeys|has_key)'"
-    r"|dict_(keys|values|items)' object is not subscriptable"
+    r"|dict_(keys|values|items)' object (is not subscriptable|has no attribute)"
+    r"|unsupported operand type\(s\) for \+: '(dict_keys|dict_values|dict_items|range|map|zip)'"
     r"|name '(xrange|unicode|raw_input|basestring|long|unichr|execfile)' is not defined"
     r"|No module named '(cPickle|cStringIO|ConfigParser|Queue|StringIO|urllib2)'"
+    r"|(cannot import name|module 'itertools' has no attribute) '(izip|izip_longest|imap|ifilter|ifilterfalse)'"
+    r"|module 'string' has no attribute '(letters|lowercase|uppercase|join|maketrans)'"
+    r"|module 'sys' has no attribute 'maxint'|object of type '(map|filter|zip)' has no len"
+    r"|'(range|map|filter|zip)' object (is not subscriptable|has no attribute|does not support item assignment)"
 )
 """What Python 3 says of programs in Python 2, as most were that were written for pycaffe."""
+_NO_WHOLE_NUMBER = re.compile(
+    r"'float' object cannot be interpreted as an integer|can't multiply sequence by non-int of type 'float'"
+    r"|'numpy.float64' object cannot be interpreted as an integer|slice indices must be integers"
+    r"|list indices must be integers or slices, not float|only integers, slices .* are valid indices"
+)
+"""What Python 3 says of a quotient where it needs a whole number."""
+_DIVISION = re.compile(r"(?<!/)/(?!/)")
+_STRING = re.compile(r"\"[^\"]*\"|'[^']*'|#.*")
+_PACKAGES = {"cv2": "opencv-python-headless", "skimage": "scikit-image", "sklearn": "scikit-learn", "yaml": "PyYAML"}
+"""Where modules come from that layers and scripts often import, by their names."""
+_LONG = re.compile(r"\b(0[xX][0-9a-fA-F]+|[0-9]+)[lL]\b")
 CAFFE_MODULE = "mgcaffe.caffe_module"
 """The entry point whose function lets users' modules `import caffe` and derive from our Layer."""
 
@@ -128,14 +144,33 @@ def described(error: BaseException) -> str:
     return "\n".join(lines)
 
 
-def python_2_hint(error: BaseException) -> str | None:
-    """Return what to do about an exception that shows a program to be in Python 2, or None."""
-    if not _PYTHON_2.search(describe_exception(error)):
+def old_program_hint(error: BaseException) -> str | None:
+    """Return what to do about an exception that shows a program to be in Python 2 or for packages of then, or None."""
+    text = describe_exception(error)
+    if isinstance(error, ModuleNotFoundError) and error.name in _PACKAGES:
+        return f"install it for this Python: pip install {_PACKAGES[error.name]}"
+    if text == "TypeError: load() missing 1 required positional argument: 'Loader'":
+        return "yaml.load(TEXT) is of PyYAML before 6: write yaml.safe_load(TEXT)"
+    if isinstance(error, TabError):
+        return (
+            "this is Python 2, where a tab stands for up to 8 spaces: expand FILE > NEW_FILE writes the program with"
+            " spaces in place of tabs"
+        )
+    if _NO_WHOLE_NUMBER.search(text) and _DIVISION.search(_STRING.sub("", _last_line(error))):
+        return "if this is Python 2, the division of whole numbers has to be written as //"
+    has_long = isinstance(error, SyntaxError) and "invalid" in text and _LONG.search(_STRING.sub("", error.text or ""))
+    if not has_long and not _PYTHON_2.search(text):
         return None
     return (
         "this is Python 2: 2to3 -w FILE, a program that comes with Python up to 3.12, makes Python 3 of it, except for"
         " the division of whole numbers, which has to be written as //"
     )
+
+
+def _last_line(error: BaseException) -> str:
+    """Return the line of the user's code that raised an exception; empty where no such line is known."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return (frames[-1].line or "") if frames and not _is_ours(frames[-1].filename) else ""
 
 
 def _is_ours(file: str) -> bool:

@@ -146,4 +146,6 @@ class Lexer:
             message = f"the byte 0x{ord(character) - 0xDC00:02x} is not UTF-8 text"
             return self.source.error(message, self.offset, "Save the file as UTF-8.")
         shown = character if character.isprintable() else f"U+{ord(character):04X}"
-        return self.source.error(f"unexpected character '{shown}'", self.offset)
+        is_comment = self._text.startswith(("//", "/*", "%"), self.offset)
+        hint = "Every line of a comment begins with #." if is_comment else None
+        return self.source.error(f"unexpected character '{shown}'", self.offset, hint)

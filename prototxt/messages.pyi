@@ -3121,6 +3121,11 @@ class V1LayerParameter(Message):
         TANH: ClassVar[V1LayerParameter.LayerType]
         WINDOW_DATA: ClassVar[V1LayerParameter.LayerType]
         THRESHOLD: ClassVar[V1LayerParameter.LayerType]
+        BN: ClassVar[V1LayerParameter.LayerType]
+        INTERP: ClassVar[V1LayerParameter.LayerType]
+        PRELU: ClassVar[V1LayerParameter.LayerType]
+        ROI_POOLING: ClassVar[V1LayerParameter.LayerType]
+        SMOOTH_L1_LOSS: ClassVar[V1LayerParameter.LayerType]
 
     NONE: ClassVar[V1LayerParameter.LayerType]
     ABSVAL: ClassVar[V1LayerParameter.LayerType]
@@ -3162,6 +3167,11 @@ class V1LayerParameter(Message):
     TANH: ClassVar[V1LayerParameter.LayerType]
     WINDOW_DATA: ClassVar[V1LayerParameter.LayerType]
     THRESHOLD: ClassVar[V1LayerParameter.LayerType]
+    BN: ClassVar[V1LayerParameter.LayerType]
+    INTERP: ClassVar[V1LayerParameter.LayerType]
+    PRELU: ClassVar[V1LayerParameter.LayerType]
+    ROI_POOLING: ClassVar[V1LayerParameter.LayerType]
+    SMOOTH_L1_LOSS: ClassVar[V1LayerParameter.LayerType]
 
     class DimCheckMode(_Enum):
         STRICT: ClassVar[V1LayerParameter.DimCheckMode]
@@ -3288,6 +3298,21 @@ class V1LayerParameter(Message):
     @property
     def layer(self) -> V0LayerParameter:
         """A layer in the form before that; upgraded when a file is read."""
+    @property
+    def interp_param(self) -> InterpParameter:
+        """What Interp reads. A field of a smaller fork."""
+    @property
+    def bn_param(self) -> BNParameter:
+        """What BN reads. A field of a smaller fork."""
+    @property
+    def prelu_param(self) -> PReLUParameter:
+        """What PReLU reads. A field of a smaller fork."""
+    @property
+    def roi_pooling_param(self) -> ROIPoolingParameter:
+        """What ROIPooling reads. A field of a smaller fork."""
+    @property
+    def smooth_l1_loss_param(self) -> SmoothL1LossParameter:
+        """What SmoothL1Loss reads. A field of a smaller fork."""
     def __init__(
         self,
         *,
@@ -3334,6 +3359,11 @@ class V1LayerParameter(Message):
         transform_param: TransformationParameter | Mapping[str, Any] | None = None,
         loss_param: LossParameter | Mapping[str, Any] | None = None,
         layer: V0LayerParameter | Mapping[str, Any] | None = None,
+        interp_param: InterpParameter | Mapping[str, Any] | None = None,
+        bn_param: BNParameter | Mapping[str, Any] | None = None,
+        prelu_param: PReLUParameter | Mapping[str, Any] | None = None,
+        roi_pooling_param: ROIPoolingParameter | Mapping[str, Any] | None = None,
+        smooth_l1_loss_param: SmoothL1LossParameter | Mapping[str, Any] | None = None,
     ) -> None: ...
     def HasField(
         self,
@@ -3343,7 +3373,8 @@ class V1LayerParameter(Message):
             "exp_param", "hdf5_data_param", "hdf5_output_param", "hinge_loss_param", "image_data_param",
             "infogain_loss_param", "inner_product_param", "lrn_param", "memory_data_param", "mvn_param",
             "pooling_param", "power_param", "relu_param", "sigmoid_param", "softmax_param", "slice_param",
-            "tanh_param", "threshold_param", "window_data_param", "transform_param", "loss_param", "layer"
+            "tanh_param", "threshold_param", "window_data_param", "transform_param", "loss_param", "layer",
+            "interp_param", "bn_param", "prelu_param", "roi_pooling_param", "smooth_l1_loss_param"
         ],
     ) -> bool: ...
 

@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from mgcaffe.errors import PrototxtError
-from mgcaffe.errors.file_names import shown_name, what_is_wrong_with_name
+from mgcaffe.errors.file_names import is_there, shown_name, what_is_wrong_with_name
 
 # Fields that name a file, a folder, or what files' names begin with, and what is written behind it.
 _FILES = {
@@ -18,6 +18,7 @@ _FILES = {
 # The text of a user's layer is the user's own.
 _FREE = {"param_str"}
 _STRING, _MESSAGE = 9, 11
+_ESCAPED = dict(zip("\a\b\f\n\r\t\v", "abfnrtv", strict=True))
 _MAX_NAME = 1000
 """Longer names of layers and blobs would fill every message that names them."""
 
@@ -40,7 +41,9 @@ def check_names(message: Message, source: Any = None) -> None:
                 problem = _problem(field.name, each)
                 if problem:
                     location = source.field(field.name, index) if source is not None else None
-                    raise PrototxtError(f"{field.name} is '{shown_name(each)}': {problem}", location=location)
+                    message = f"{field.name} is '{shown_name(each)}': {problem}"
+                    hint = "Write / in paths." if "escape" in problem else None
+                    raise PrototxtError(message, location=location, hint=hint)
             elif source is not None:
                 check_names(each, source.inner(field.name, index))
             else:
@@ -51,7 +54,16 @@ def _problem(field: str, text: str) -> str | None:
     if field in _FREE:
         return None
     if field in _FILES:
-        return what_is_wrong_with_name(text, _FILES[field])
+        return what_is_wrong_with_name(text, _FILES[field]) or _escape_in(text)
     if "\0" in text:
         return "it holds a NUL byte"
     return f"it is {len(text)} characters long, and a name has at most {_MAX_NAME}" if len(text) > _MAX_NAME else None
+
+
+def _escape_in(path: str) -> str | None:
+    r"""Say which escape a path holds that is meant to be the path of a file on Windows; None if it has none.
+
+    In "data\train" the backslash and the t are one character, a tab.
+    """
+    escape = next((_ESCAPED[character] for character in path if character in _ESCAPED), None)
+    return None if escape is None or is_there(path) else f"in quotes \\{escape} is an escape, for one character"

@@ -23,14 +23,13 @@ _MAX_NAME = 64
 _MESSAGE = "_param"
 _FORMER = {"blobs_lr": "lr_mult", "weight_decay": "decay_mult", "blob_share_mode": "share_mode"}
 """Fields of `layers` before 2015, and what stands for each in the `param` messages of today's `layer`."""
-_OF_FORKS = frozenset(["BN", "CROP", "INTERP", "PRELU", "ROI_POOLING", "SMOOTH_L1_LOSS"])
 _UNSUPPORTED = frozenset(
     [
         *("CONVOLUTION3D", "DECONVOLUTION3D", "DENSE_IMAGE_DATA", "IMAGE_SEG_DATA", "LOCAL", "POOLING3D"),
         *("SEG_ACCURACY", "UNPOOLING", "UPSAMPLE", "VIDEO_DATA", "VOLUME_DATA"),
     ]
 )
-"""Types that forks of Caffe added to those of `layers`: such that a `layer` can have here, and others.
+"""Types that forks of Caffe added to those of `layers`, and that no layer has here.
 
 UNPOOLING is not POOLING spelled wrongly.
 """
@@ -81,8 +80,10 @@ class Problems:
         choices = list(known)
         if name in _FORMER and "param" in choices:
             return f" It belongs to the older 'layers'; in 'layer' write it as param {{ {_FORMER[name]}: ... }}."
-        if name in _OF_FORKS and "CONVOLUTION" in choices:
-            return " It belongs to a fork of Caffe."
+        if name == "update_interval" and "iter_size" in choices:
+            return " It belongs to a fork of Caffe; write it as iter_size."
+        if name == "CROP" and "CONVOLUTION" in choices:
+            return " It belongs to a fork of Caffe, which works its offset out of the layers between its bottoms."
         if name in _UNSUPPORTED and "CONVOLUTION" in choices:
             return " It belongs to a fork of Caffe, and is not supported."
         key = (name, hash(tuple(choices)))

@@ -161,7 +161,8 @@ def _read_string(lexer: Lexer, facts: FieldFacts) -> str | bytes:
         try:
             pieces.append(_ESCAPE.sub(_unescape, body) if b"\\" in body else body)
         except ValueError as error:
-            raise lexer.source.error(f"{facts.name}: {error}", lexer.offset) from None
+            hint = "In quotes a backslash begins an escape: write / in paths." if facts.kind == "string" else None
+            raise lexer.source.error(f"{facts.name}: {error}", lexer.offset, hint) from None
         lexer.advance()
     value = b"".join(pieces)
     if facts.kind == "bytes":

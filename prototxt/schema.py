@@ -28,7 +28,7 @@ KINDS = {
     FieldDescriptorProto.TYPE_DOUBLE: "double",
     **dict.fromkeys(INTEGER_RANGES, "integer"),
 }
-_TWO_FORMS = {
+_HINTS = {
     ("V1LayerParameter", "type"): "In the older 'layers' a type is a bare name of 2014, such as CONVOLUTION."
     " Write every layer as 'layer', which takes any type, in quotes, such as \"Convolution\".",
     ("V1LayerParameter", "param"): "In the older 'layers' rates are blobs_lr: 1 and weight_decay: 1."
@@ -37,8 +37,9 @@ _TWO_FORMS = {
     " CONVOLUTION are for the older 'layers'.",
     ("LayerParameter", "param"): 'In \'layer\' the name of shared weights is param { name: "w" }; param: "w" is for'
     " the older 'layers'.",
+    ("SolverParameter", "device_id"): "On several GPUs train with as many ranks: mpirun -n RANKS engine train SOLVER.",
 }
-"""What to do where the older and today's form of a layer are mixed up, by message and field."""
+"""What to do where a field is often mistaken, as where the older and today's form of a layer are mixed up."""
 
 
 @dataclass
@@ -105,7 +106,7 @@ def collect(described: FileDescriptorSet) -> dict[str, MessageFacts]:
     for name, source in sources.items():
         for described_field in source.field:
             facts = _field_facts(described_field, messages, enums)
-            facts.hint = _TWO_FORMS.get((source.name, facts.name))
+            facts.hint = _HINTS.get((source.name, facts.name))
             messages[name].fields[facts.name] = facts
     return messages
 

@@ -78,7 +78,7 @@ class TextReader:
     def _read_known(self, message: Message, field: FieldFacts, place: Place, context: str, start: int) -> None:
         if not field.repeated and field.name in place.fields:
             first = self.source.location(place.fields[field.name][0].offset).line
-            self._fail(f"'{field.name}' is given twice in {context}, first in line {first}", start)
+            self._fail(f"'{field.name}' is given twice in {context}, first in line {first}", start, field.hint)
         has_colon = self._lexer.accept(":")
         is_list = self._lexer.kind == "mark" and self._lexer.token == "["
         if not has_colon and field.kind != "message":
@@ -88,7 +88,8 @@ class TextReader:
         elif field.repeated:
             self._read_list(message, field, place)
         else:
-            self._fail(f"{field.name}: expected {expected(field)}, found a list; it may be given only once")
+            complaint = f"{field.name}: expected {expected(field)}, found a list; it may be given only once"
+            self._fail(complaint, hint=field.hint)
 
     def _read_list(self, message: Message, field: FieldFacts, place: Place) -> None:
         lexer = self._lexer
@@ -185,6 +186,11 @@ class TextReader:
         hint = None if "Did you mean" in suggestion else field.hint
         if "not supported" in suggestion:
             hint = "Leave the layer out, or write every layer as 'layer', which can be of type \"Python\"."
+        if unknown.name == "CROP":
+            hint = (
+                "Write every layer as 'layer', and this one as type: \"Crop\" crop_param { axis: 2 offset: N }; crop()"
+                " of pycaffe's coord_map works N out."
+            )
         self._fail(message, unknown.offset, hint)
 
     def _note(self, message: str, suggestion: str, name: str, offset: int) -> None:

@@ -50,7 +50,13 @@ _TYPES = {
     "TANH": "TanH",
     "THRESHOLD": "Threshold",
     "WINDOW_DATA": "WindowData",
+    "BN": "BN",
+    "INTERP": "Interp",
+    "PRELU": "PReLU",
+    "ROI_POOLING": "ROIPooling",
+    "SMOOTH_L1_LOSS": "SmoothL1Loss",
 }
+"""The last five are those of forks."""
 _SPEC_FIELDS = {
     "param": "name",
     "blob_share_mode": "share_mode",

@@ -7,8 +7,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
 
-from mgcaffe.engine.user_layer import python_2_hint
+from mgcaffe.engine.user_layer import old_program_hint
 from mgcaffe.errors import EXIT_FAILED, EXIT_USAGE, EngineError
 from mgcaffe.pycaffe import alias
 
@@ -21,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the script that `arguments` begins with.
 
     Returns:
-        0, or the exit code of the error that ended the script.
+        0, or the exit code of the error that ended the script, which `sys.excepthook` has shown.
     """
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
@@ -39,13 +40,21 @@ def main(arguments: Sequence[str]) -> int:
         print(_told(error), file=sys.stderr)
         return error.exit_code
     except Exception as error:
-        hint = python_2_hint(error)
-        if hint is None:
-            raise
-        traceback.print_exc()
-        print(hint, file=sys.stderr)
+        trace = _from_the_script_on(error.__traceback__)
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        hint = old_program_hint(error)
+        if hint is not None:
+            print(hint, file=sys.stderr)
         return EXIT_FAILED
     return 0
+
+
+def _from_the_script_on(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames that lead to the script: this module's and runpy's."""
+    here = main.__code__.co_filename
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith((here, "<frozen ")):
+        trace = trace.tb_next
+    return trace
 
 
 def _told(error: EngineError) -> str:

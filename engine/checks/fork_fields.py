@@ -56,8 +56,8 @@ _LAYERS_OF = {
         *("Mean", "Resample"),
     ),
     "forks for face recognition": (
-        *("CenterLoss", "InterClass", "LabelSpecificAdd", "LabelSpecificMargin", "LargeMarginInnerProduct"),
-        *("MarginInnerProduct", "TripletLoss"),
+        *("CenterLoss", "Identity2Verify", "InterClass", "LabelSpecificAdd", "LabelSpecificMargin"),
+        *("LargeMarginInnerProduct", "MarginInnerProduct", "Normalization", "TripletLoss"),
     ),
     "the HED fork": ("ImageLabelmapData",),
     "forks for poses": (

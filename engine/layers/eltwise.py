@@ -8,7 +8,8 @@ Fields of `eltwise_param` (default): operation (SUM); coeff (1), one a bottom, f
 they have no effect, which a warning says; stable_prod_grad (true): if false, PROD's gradient is dy y / x_i: faster with
 many bottoms, NaN where x_i is 0. Among equal values MAX takes bottom 1 before bottom 0, and both before later ones.
 Bottoms: two or more of one shape. Top: that shape.
-No differences from Caffe. (Caffe: eltwise_layer.cpp.)
+Differences from Caffe: it is refused in place. In Caffe SUM and MAX on a CPU begin with writing over the top, and so
+lose the bottom of its name, and PROD's gradients read what has been written over. (Caffe: eltwise_layer.cpp.)
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ The sum is over the places j whose scale x_i is part of; n is local_size, or loc
 
 Fields of `lrn_param` (default): local_size (5, odd); alpha (1); beta (0.75); k (1); norm_region (ACROSS_CHANNELS).
 Bottom: (N, C, H, W). Top: the same shape.
-No differences from Caffe. (Caffe: lrn_layer.cpp.)
+Differences from Caffe: it is refused in place. In Caffe's CPU code x has then been written over with scale^-beta when
+it is multiplied with that (y = scale^(-2 beta)); on a GPU y is right, and dx reads y as x. (Caffe: lrn_layer.cpp.)
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from mgcaffe.engine.layer import Layer, at_least
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
-from mgcaffe.engine.user_layer import BlobVector, UserLayer, described, error_class, load_module, python_2_hint
+from mgcaffe.engine.user_layer import BlobVector, UserLayer, described, error_class, load_module, old_program_hint
 from mgcaffe.errors import NetError
 
 logger = logging.getLogger("mgcaffe.engine")
@@ -213,7 +213,7 @@ class Python(Layer):
         self._fail_in_user_code(what, interrupt)
 
     def _fail_in_user_code(self, what: str, error: BaseException) -> NoReturn:
-        kind, hint = error_class(type(error)), python_2_hint(error)
+        kind, hint = error_class(type(error)), old_program_hint(error)
         if isinstance(error, SystemExit):
             hint = "a layer must not end the process: raise an exception"
         raise kind(

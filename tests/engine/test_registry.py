@@ -135,6 +135,7 @@ def test_the_package_offers_its_names_lazily():
         ("Upsample", "the SegNet fork"),
         ("DataAugmentation", "the FlowNet fork"),
         ("MarginInnerProduct", "forks for face recognition"),
+        ("Normalization", "forks for face recognition"),
         ("CPMData", "forks for poses"),
         ("Pooling3D", "forks for video"),
     ],

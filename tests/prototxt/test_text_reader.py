@@ -16,6 +16,7 @@ from mgcaffe.prototxt import (
     NetParameter,
     PoolingParameter,
     SolverParameter,
+    parse_net,
     parse_text,
 )
 from mgcaffe.prototxt.text_reader import parse
@@ -193,8 +194,8 @@ def test_a_field_of_the_older_layers_says_what_it_became(caplog, name, now):
         (
             "layers { type: CROP }",
             16,
-            "'CROP' for type. It belongs to a fork of Caffe.",
-            "Write every layer as 'layer', which takes any type",
+            "'CROP' for type. It belongs to a fork of Caffe, which works its offset out",
+            'this one as type: "Crop" crop_param { axis: 2 offset: N }',
         ),
         (
             "layers { type: UNPOOLING }",
@@ -210,6 +211,47 @@ def test_where_the_two_forms_of_a_layer_are_mixed_up_both_are_named(text, column
     assert place(error) == (1, column)
     assert what in error.message
     assert hint in (error.hint or "")
+
+
+@pytest.mark.parametrize("text", ["device_id: [0, 1]", "device_id: '0,1'", "device_id: 0\ndevice_id: 1"])
+def test_several_devices_are_said_to_take_as_many_ranks(text):
+    with pytest.raises(PrototxtError) as caught:
+        parse_text(text, SolverParameter)
+    assert "mpirun -n RANKS engine train SOLVER" in (caught.value.hint or "")
+
+
+def test_the_update_interval_of_a_fork_is_called_iter_size(caplog):
+    parse_text("update_interval: 4", SolverParameter)
+    (record,) = caplog.records
+    assert record.getMessage().endswith("It belongs to a fork of Caffe; write it as iter_size.")
+
+
+@pytest.mark.parametrize("comment", ["// a net", "/* a net */", "% a net"])
+def test_comments_of_other_languages_have_a_hint(comment):
+    error = refused(f'name: "n" {comment}')
+    assert place(error) == (1, 11)
+    assert error.hint == "Every line of a comment begins with #."
+
+
+def test_a_path_with_backslashes_has_a_hint():
+    error = refused(r'layer { data_param { source: "C:\models" } }')
+    assert "unknown escape '\\m'" in error.message
+    assert error.hint == "In quotes a backslash begins an escape: write / in paths."
+
+
+@pytest.mark.parametrize("escape", "abfnrtv")
+def test_a_path_in_which_a_backslash_made_an_escape_is_refused_with_its_place(escape):
+    text = f'layer {{\n data_param {{ source: "data\\{escape}rain" }} }}'
+    with pytest.raises(PrototxtError) as caught:
+        parse_net(text)
+    assert place(caught.value) == (2, 15)
+    assert f"in quotes \\{escape} is an escape, for one character" in caught.value.message
+    assert caught.value.hint == "Write / in paths."
+
+
+def test_a_file_whose_name_really_holds_a_tab_is_found(tmp_path):
+    (tmp_path / "a\tb").touch()
+    assert parse_net(f'layer {{ data_param {{ source: "{tmp_path}/a\\tb" }} }}').param.layer[0].data_param.source
 
 
 def test_unknown_field_is_an_error_under_strict():

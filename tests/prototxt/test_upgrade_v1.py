@@ -71,6 +71,25 @@ def test_every_old_parameter_message_has_its_new_field():
             assert fields[name].message is facts.message
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("type: BN bn_param { bn_mode: INFERENCE }", 'type: "BN" bn_param { bn_mode: INFERENCE }'),
+        ("type: INTERP interp_param { zoom_factor: 8 }", 'type: "Interp" interp_param { zoom_factor: 8 }'),
+        ("type: PRELU prelu_param { channel_shared: true }", 'type: "PReLU" prelu_param { channel_shared: true }'),
+        ("type: ROI_POOLING roi_pooling_param { pooled_h: 6 }", 'type: "ROIPooling" roi_pooling_param { pooled_h: 6 }'),
+        (
+            "type: SMOOTH_L1_LOSS smooth_l1_loss_param { sigma: 3 }",
+            'type: "SmoothL1Loss" smooth_l1_loss_param { sigma: 3 }',
+        ),
+    ],
+)
+def test_types_that_forks_added_become_new_ones(caplog, old, new):
+    param = parse_net(f"layers {{ name: 'l' bottom: 'x' top: 'y' {old} }}").param
+    assert param == parse_text(f"layer {{ name: 'l' bottom: 'x' top: 'y' {new} }}", NetParameter)
+    assert not caplog.records
+
+
 def test_old_transforms_move_and_win_silently(caplog):
     net = parse_net("layers { type: DATA data_param { scale: 2 crop_size: 4 } transform_param { scale: 3 } }")
     assert print_text(net.param.layer[0].transform_param) == "scale: 2\ncrop_size: 4\n"

@@ -190,6 +190,18 @@ def _own_path(monkeypatch):
         ("for i in xrange(2):\n    pass\n", "NameError: name 'xrange' is not defined"),
         ("{}.iteritems()\n", "AttributeError: 'dict' object has no attribute 'iteritems'"),
         ("import cPickle\n", "ModuleNotFoundError: No module named 'cPickle'"),
+        ("from itertools import izip\n", "ImportError: cannot import name 'izip'"),
+        ("import itertools\nitertools.imap\n", "AttributeError: module 'itertools' has no attribute 'imap'"),
+        ("import sys\nsys.maxint\n", "AttributeError: module 'sys' has no attribute 'maxint'"),
+        ("import string\nstring.letters\n", "AttributeError: module 'string' has no attribute 'letters'"),
+        ("{}.keys().sort()\n", "AttributeError: 'dict_keys' object has no attribute 'sort'"),
+        ("range(3) + [3]\n", "TypeError: unsupported operand type(s) for +: 'range' and 'list'"),
+        ("range(3).extend([3])\n", "AttributeError: 'range' object has no attribute 'extend'"),
+        ("len(zip('ab', 'cd'))\n", "TypeError: object of type 'zip' has no len()"),
+        ("map(int, '12')[0]\n", "TypeError: 'map' object is not subscriptable"),
+        ("seed = 10L\n", "SyntaxError: invalid decimal literal"),
+        ("mask = 0xFFL\n", "SyntaxError: invalid hexadecimal literal"),
+        ("mode = 0777\n", "SyntaxError: leading zeros in decimal integer literals"),
     ],
 )
 def test_a_script_in_python_2_is_told_how_it_becomes_python_3(tmp_path, capsys, text, cause):
@@ -202,9 +214,82 @@ def test_a_script_in_python_2_is_told_how_it_becomes_python_3(tmp_path, capsys, 
 
 
 @pytest.mark.usefixtures("_own_path")
-def test_other_exceptions_of_a_script_say_nothing_of_python_2(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("range(6 / 2)\n", "if this is Python 2, the division of whole numbers has to be written as //"),
+        ("n = 6\n[0] * (n / 2)\n", "if this is Python 2, the division of whole numbers has to be written as //"),
+        ("'abcd'[4 / 2:]\n", "if this is Python 2, the division of whole numbers has to be written as //"),
+        ("import numpy as np\nnp.zeros(4)[4 / 2]\n", "if this is Python 2, the division of whole numbers has"),
+        ("import numpy as np\nnp.zeros((4 / 2, 3))\n", "if this is Python 2, the division of whole numbers has"),
+        ("if True:\n        x = 1\n\ty = 2\n", "this is Python 2, where a tab stands for up to 8 spaces: expand FILE"),
+    ],
+)
+def test_what_2to3_leaves_alone_has_a_hint_of_its_own(tmp_path, capsys, text, hint):
+    script = tmp_path / "old.py"
+    script.write_text(text)
+    assert __main__.main([str(script)]) == EXIT_FAILED
+    assert capsys.readouterr().err.splitlines()[-1].startswith(hint)
+
+
+@pytest.mark.usefixtures("_own_path")
+@pytest.mark.parametrize(
+    ("name", "text", "last"),
+    [
+        (
+            "yaml",
+            "def load(stream, Loader):\n    pass\n",
+            "yaml.load(TEXT) is of PyYAML before 6: write yaml.safe_load",
+        ),
+        ("yaml", None, "install it for this Python: pip install PyYAML"),
+        ("cv2", None, "install it for this Python: pip install opencv-python-headless"),
+    ],
+)
+def test_modules_that_scripts_for_pycaffe_import_have_hints(tmp_path, capsys, monkeypatch, name, text, last):
+    if text is None:
+        monkeypatch.setitem(sys.modules, name, None)
+    else:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        (tmp_path / f"{name}.py").write_text(text)
+    script = tmp_path / "old.py"
+    script.write_text(f"import {name}\n{name}.load('{{}}')\n")
+    assert __main__.main([str(script)]) == EXIT_FAILED
+    sys.modules.pop(name, None)
+    assert capsys.readouterr().err.splitlines()[-1].startswith(last)
+
+
+@pytest.mark.usefixtures("_own_path")
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("print(undefined)\n", "NameError: name 'undefined' is not defined"),
+        ("range(2.5)  # 5 / 2\n", "TypeError: 'float' object cannot be interpreted as an integer"),
+        ("range(7.5 // 2 * len('a/b'))\n", "TypeError: 'float' object cannot be interpreted as an integer"),
+        ("rate = 10x\n", "SyntaxError: invalid decimal literal"),
+    ],
+)
+def test_other_exceptions_of_a_script_say_nothing_of_python_2(tmp_path, capsys, text, last):
     script = tmp_path / "new.py"
-    script.write_text("print(undefined)\n")
-    with pytest.raises(NameError, match="undefined"):
-        __main__.main([str(script)])
-    assert capsys.readouterr().err == ""
+    script.write_text(text)
+    assert __main__.main([str(script)]) == EXIT_FAILED
+    assert capsys.readouterr().err.splitlines()[-1] == last
+
+
+def test_the_traceback_of_a_script_begins_with_its_own_lines(tmp_path):
+    (tmp_path / "new.py").write_text("def f():\n    return 1 / 0\n\n\nf()\n")
+    result = run(tmp_path, "new.py")
+    assert result.returncode == EXIT_FAILED
+    lines = result.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1].endswith('new.py", line 5, in <module>')
+    assert lines[-1] == "ZeroDivisionError: division by zero"
+    assert "runpy" not in result.stderr
+
+
+@pytest.mark.usefixtures("_own_path")
+def test_a_scripts_own_hook_sees_its_exception(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    script = tmp_path / "new.py"
+    script.write_text("import sys\nsys.excepthook = lambda *parts: print(parts[0].__name__)\n1 / 0\n")
+    assert __main__.main([str(script)]) == EXIT_FAILED
+    assert capsys.readouterr().out == "ZeroDivisionError\n"
