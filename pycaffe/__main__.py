@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from mgcaffe.engine.user_layer import old_program_hint
+from mgcaffe.engine.user_errors import old_program_hint
 from mgcaffe.errors import EXIT_FAILED, EXIT_USAGE, EngineError
 from mgcaffe.pycaffe import alias
 

@@ -32,7 +32,8 @@ from mgcaffe.engine.layer import Layer, at_least
 from mgcaffe.engine.parameter import Parameter
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
-from mgcaffe.engine.user_layer import BlobVector, UserLayer, described, error_class, load_module, old_program_hint
+from mgcaffe.engine.user_errors import described, error_class, old_program_hint
+from mgcaffe.engine.user_layer import BlobVector, UserLayer, load_module
 from mgcaffe.errors import NetError
 
 logger = logging.getLogger("mgcaffe.engine")
