@@ -271,6 +271,34 @@ def test_parameters_that_were_all_replaced_are_not_trained_apart_from_each_other
     run_ranks(2, rank)
 
 
+def test_a_frozen_parameter_that_is_to_be_trained_later_is_refused_unless_it_is_excluded():
+    def rank(ranks):
+        module = mlp()
+        module[0].requires_grad_(False)
+        module[2].requires_grad_(False)
+        model = MergedGradientParallel(module, process_group=ranks, exclude="2.*")
+        module[2].requires_grad_(True)
+        model(batch(ranks.rank, 0, 4, 20)).sum().backward()
+        module[0].requires_grad_(True)
+        with torch.no_grad():
+            model(batch(ranks.rank, 1, 4, 20))
+        with pytest.raises(UsageError, match=r"frozen .* not averaged: '0\.weight', '0\.bias'\n"):
+            model(batch(ranks.rank, 1, 4, 20))
+        module[0].requires_grad_(False)
+        model(batch(ranks.rank, 1, 4, 20)).sum().backward()
+
+    run_ranks(2, rank)
+
+
+def test_one_rank_alone_trains_a_parameter_that_was_frozen():
+    module = mlp()
+    module[0].requires_grad_(False)
+    model = MergedGradientParallel(module)
+    module[0].requires_grad_(True)
+    model(batch(0, 0, 4, 20)).sum().backward()
+    assert module[0].weight.grad is not None
+
+
 def test_modules_that_differ_are_told_apart():
     def make(rank, how):
         module = mlp()
