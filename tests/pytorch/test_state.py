@@ -328,6 +328,32 @@ def test_modules_that_differ_are_told_apart():
         assert text in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"schedule": "wfbp"}, "schedule='wfbp' on rank 1, and 'auto' on 0"),
+        ({"find_unused_parameters": True}, "find_unused_parameters=True on rank 1, and False on 0"),
+        ({"init_sync": False}, "init_sync=False on rank 1, and True on 0"),
+        ({"forward_sync_buffers": False}, "broadcast_buffers=False on rank 1, and True on 0"),
+        ({"own_group": "0.*"}, r"own_group=\('0\.\*',\) on rank 1, and \(\) on 0"),
+        ({"plan_file": "missing.json"}, "plan_file='a file' on rank 1, and None on 0"),
+    ],
+)
+def test_arguments_that_differ_between_ranks_are_named(arguments, text):
+    def rank(ranks):
+        MergedGradientParallel(mlp(), process_group=ranks, **(arguments if ranks.rank == 1 else {}))
+
+    with pytest.raises(RankDisagreement, match=f"MergedGradientParallel was called with {text}"):
+        run_ranks(2, rank)
+
+
+def test_files_may_lie_in_other_places_on_other_ranks():
+    def rank(ranks):
+        MergedGradientParallel(mlp(), process_group=ranks, plan_file=f"{ranks.rank}.json", peer_timeout=9 - ranks.rank)
+
+    run_ranks(2, rank)
+
+
 def test_parameters_and_buffers_are_those_of_rank_0_at_the_start():
     def rank(communicator):
         module = cnn()
