@@ -1,8 +1,9 @@
-"""What ranks compare and copy when a module is wrapped: its description, and its values from rank 0."""
+"""What ranks compare and copy when a module is wrapped: arguments, its description, and its values from rank 0."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -41,6 +42,26 @@ def compare_modules(communicator: Communicator, described: Description) -> None:
                 f"the module on rank {rank} is not that of rank 0: {difference}",
                 hint="build the same module on every rank",
             )
+
+
+def compare_arguments(communicator: Communicator, function: str, arguments: Mapping[str, Any]) -> None:
+    """Make sure that a function was called with the same arguments on all ranks; a collective call.
+
+    Args:
+        communicator: the ranks.
+        function: its name.
+        arguments: the values by name, the same names on all ranks.
+
+    Raises:
+        RankDisagreement: on every rank, with the first difference from rank 0 and the rank that has it.
+    """
+    first, *others = communicator.allgather(dict(arguments))
+    for rank, other in enumerate(others, start=1):
+        for name, value in first.items():
+            if other[name] != value:
+                raise RankDisagreement(
+                    f"{function} was called with {name}={other[name]!r} on rank {rank}, and {value!r} on 0"
+                )
 
 
 def _shape(tensor: torch.Tensor) -> str:

@@ -15,8 +15,9 @@ from types import TracebackType
 from typing import Any
 
 from mgcaffe.comm import Communicator
-from mgcaffe.comm.supervision.rank_watch import RankWatch
+from mgcaffe.comm.supervision.rank_watch import TICK_S, RankWatch
 from mgcaffe.comm.supervision.standard_streams import flush_quietly
+from mgcaffe.comm.supervision.troubles import LEFT_S
 from mgcaffe.comm.transport.mpi import MpiCommunicator
 from mgcaffe.errors import EXIT_FAILED, PeerFailure, describe_exception
 from mgcaffe.pytorch.event_log import LOG
@@ -28,7 +29,9 @@ Twelve signs of life that do not come. Calls of MPI and NCCL end up to 3.5 s lat
 within ten seconds of the moment when a rank was stopped.
 """
 
-_PATIENCE_S = 3.0
+_PATIENCE_S = LEFT_S + 2 * TICK_S
+"""For so long after a call has failed its cause is waited for: until all ranks know of one that has ended in order."""
+
 _TRANSPORTS = ("gloo", "mpi")
 
 _watches: list[tuple[weakref.ref[Any], RankWatch]] = []

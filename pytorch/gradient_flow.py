@@ -71,6 +71,7 @@ class GradientFlow:
     ) -> None:
         parameters = state.averaged
         self.nothing_came = state.check_parameters if communicator.size > 1 else lambda: None
+        self._check_frozen = state.check_frozen if communicator.size > 1 else lambda: None
         self.on_group: OnGroup | None = None
         self.reports: list[CommReport] = []
         self.alive = communicator.size
@@ -113,11 +114,12 @@ class GradientFlow:
         return self._exchange.plan_texts() if self._exchange is not None else []
 
     def check(self) -> None:
-        """Make sure, before a forward pass, that the last backward pass was complete and that no parameter was moved.
+        """Make sure, before a forward pass, that the last backward pass was complete and that parameters are as before.
 
         Raises:
             CommError: parameters got no gradient.
-            UsageError: a parameter was moved or converted, and autograd does not note gradients itself.
+            UsageError: a parameter was moved or converted, and autograd does not note gradients itself; a frozen one
+                is to be trained.
         """
         last = self._pass
         try:
@@ -127,6 +129,7 @@ class GradientFlow:
                     raise last.failure()
             if self._arrivals is None:  # else nothing is laid out for types and devices, and hooks stay
                 self._placement.check()
+            self._check_frozen()
         except EngineError as error:
             note_exception(self._ranks, error, "forward")
             raise

@@ -25,6 +25,7 @@ from mgcaffe.comm import Communicator, Plan, Segment
 from mgcaffe.comm.exchange.comm_report import CommReport
 from mgcaffe.errors import CommError
 from mgcaffe.errors.whole_files import overwrite
+from mgcaffe.pytorch.agreement import compare_arguments
 from mgcaffe.pytorch.event_log import log_event
 from mgcaffe.pytorch.exchange import OnGroup
 from mgcaffe.pytorch.failures import PEER_TIMEOUT_S, naming_causes, note_exception, note_pass
@@ -72,7 +73,7 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
     Raises:
         UsageError: an option with a wrong value, or a module that cannot be averaged.
         CommError: the ranks cannot reach each other.
-        RankDisagreement: the modules of the ranks differ.
+        RankDisagreement: the modules of the ranks, or the arguments, differ.
     """
 
     def __init__(
@@ -123,6 +124,15 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
 
     def _connect(self, *, compare: bool) -> GradientFlow:
         self._communicator = find_communicator(self._process_group, self._peer_timeout_s)
+        arguments = {
+            "broadcast_buffers": self.broadcast_buffers,
+            "init_sync": compare,
+            "find_unused_parameters": self.find_unused_parameters,
+            "static_graph": self.static_graph,
+            "exclude": self._exclude,
+            "own_group": self._own_group,
+        }
+        compare_arguments(self._communicator, type(self).__name__, arguments | self._options.compared())
         if compare:
             self._state.compare(self._communicator)
         passes = PassOptions(self.find_unused_parameters, self.static_graph)

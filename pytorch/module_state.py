@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from torch import nn
 
 from mgcaffe.comm import Communicator
 from mgcaffe.errors import UsageError
 from mgcaffe.pytorch.agreement import broadcast_tensors, compare_modules, describe
-from mgcaffe.pytorch.parameters import averaged_parameters, excluded_names
+from mgcaffe.pytorch.parameters import averaged_parameters, excluded_names, name_parameters
+
+_REQUIRES_GRAD = attrgetter("requires_grad")
 
 
 class ModuleState:
@@ -31,6 +34,11 @@ class ModuleState:
         self._module = module
         self._excluded = excluded_names(module, exclude)
         self.averaged = averaged_parameters(module, self._excluded, own_group)
+        self._frozen = {
+            name: each
+            for name, each in module.named_parameters()
+            if name not in self._excluded and not each.requires_grad and each.numel()
+        }
         # A module may replace a buffer by another tensor, so their owners are kept.
         self._buffer_owners = [
             (part._buffers, name)
@@ -52,6 +60,23 @@ class ModuleState:
             f"the module's parameters, such as '{self.averaged[0].name}', have been replaced by others since it was"
             " wrapped, whose gradients are not averaged",
             hint="load_state_dict(assign=True) and the like do so: change the module first, and wrap it then",
+        )
+
+    def check_frozen(self) -> None:
+        """Make sure that no parameter is to be trained which was frozen when the module was wrapped.
+
+        Raises:
+            UsageError: one is.
+        """
+        # Asked for before each forward pass, so the names come only where there is something to say.
+        if not any(map(_REQUIRES_GRAD, self._frozen.values())):
+            return
+        thawed = [name for name, each in self._frozen.items() if each.requires_grad]
+        raise UsageError(
+            "parameters that were frozen when the module was wrapped require gradients now, which are not averaged:"
+            f" {name_parameters(thawed)}",
+            hint="wrap the module while they require gradients, with find_unused_parameters=True, and freeze them"
+            " afterwards; or exclude them, to train them on each rank by itself",
         )
 
     def compare(self, ranks: Communicator) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from mgcaffe.comm.planning.schedules import SCHEDULES
@@ -80,6 +80,13 @@ class ExchangeOptions:
                     hint=f"Did you mean '{close[0]}'?" if close else "docs/pytorch.md lists those it has",
                 )
         return cls(schedule, **options)
+
+    def compared(self) -> dict[str, Any]:
+        """Return what has to be the same on all ranks, by name; of files, whether there is one."""
+        values = asdict(self)
+        for name in ("plan_file", "cost_file"):
+            values[name] = None if values[name] is None else "a file"
+        return values
 
     def solver_parameter(self) -> SolverParameter:
         """Return these options as the exchange of a solver's gradients takes them.

@@ -25,6 +25,7 @@ _SLICE = timedelta(seconds=0.5)
 _END_S = 1.0
 # What gloo and the store say when the other end of a connection is gone.
 _GONE = ("closed by peer", "reset by peer", "broken pipe", "timed out", "timeout", "refused", "failed to recv")
+_ADVICE = " This is typically caused by"  # ... a remote worker crashing. Check the logs of the remote worker ...
 _LOOPBACK_HINT = (
     "a host whose name stands for this address cannot be reached from others; where the ranks are on several, name the"
     " network interface: GLOO_SOCKET_IFNAME=eth0"
@@ -120,7 +121,8 @@ class GlooGroup:
     def _failure(self, text: str) -> CommError:
         """Return the exception for what gloo, or the store, says."""
         place = self._place
-        reason = re.sub(r"^\[.*?\] ", "", text.split("\n")[0]).rstrip(". ")
+        said = text.split("\n")[0].partition(_ADVICE)[0]
+        reason = re.sub(r"^\[.*?\] ", "", said).rstrip(". ")
         if not any(word in reason.lower() for word in _GONE):
             return CommError(f"gloo failed on rank {place.rank} ({socket.gethostname()}): {reason}")
         hint = _LOOPBACK_HINT if "connectFullMesh" in reason and re.search(r"remote=\[(127\.|::1\])", reason) else ""

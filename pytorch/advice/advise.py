@@ -15,11 +15,12 @@ from mgcaffe.comm.transport.process_group import ProcessGroupCommunicator
 from mgcaffe.comm.tuning.calibration import agree_times
 from mgcaffe.errors import UsageError, describe_exception
 from mgcaffe.pytorch.advice.advice import Advice
-from mgcaffe.pytorch.advice.agreement import compare_arguments, on_all_ranks
+from mgcaffe.pytorch.advice.agreement import on_all_ranks
 from mgcaffe.pytorch.advice.bucket_rules import DEFAULT_CAP_MB, BucketRules, Gradient
 from mgcaffe.pytorch.advice.measurement import Measurement, measure
 from mgcaffe.pytorch.advice.predictions import Prediction, Predictor
 from mgcaffe.pytorch.advice.trial import check_pass, time_iterations
+from mgcaffe.pytorch.agreement import compare_arguments
 from mgcaffe.pytorch.measuring.module_trace import sent_bytes
 from mgcaffe.pytorch.measuring.sample import Loss, SampleBatch
 from mgcaffe.pytorch.measuring.stand_in import StandIn
@@ -67,7 +68,8 @@ def advise(
     communicator = ProcessGroupCommunicator(_group_of(ddp_module))
     try:
         on_all_ranks(communicator, lambda: _check(ddp_module, passes, trials, emulate_link), "calling advise")
-        compare_arguments(communicator, {"passes": passes, "trials": trials, "emulate_link": emulate_link})
+        arguments = {"passes": passes, "trials": trials, "emulate_link": emulate_link}
+        compare_arguments(communicator, "advise", arguments)
         sample, stand_in, options = on_all_ranks(
             communicator,
             lambda: (

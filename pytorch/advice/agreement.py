@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mgcaffe.comm import Communicator
-from mgcaffe.errors import CommError, EngineError, RankDisagreement, UsageError, describe_exception
+from mgcaffe.errors import CommError, EngineError, UsageError, describe_exception
 
 T = TypeVar("T")
 
@@ -41,21 +41,6 @@ def on_all_ranks(communicator: Communicator, function: Callable[[], T], what: st
             where = "" if all(each == text for each in texts) else f"on rank {rank}: "
             raise UsageError(where + text[0], hint=text[1]) from failure
     return result[0]
-
-
-def compare_arguments(communicator: Communicator, arguments: dict[str, Any]) -> None:
-    """Make sure that a function was called with the same arguments on all ranks; a collective call.
-
-    Raises:
-        RankDisagreement: on every rank, with the first difference from rank 0 and the rank that has it.
-    """
-    first, *others = communicator.allgather(arguments)
-    for rank, other in enumerate(others, start=1):
-        for name, value in first.items():
-            if other[name] != value:
-                raise RankDisagreement(
-                    f"advise was called with {name}={other[name]!r} on rank {rank}, and {value!r} on 0"
-                )
 
 
 def _said(failure: Exception, what: str) -> tuple[str, str | None]:

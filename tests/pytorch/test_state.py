@@ -271,6 +271,34 @@ def test_parameters_that_were_all_replaced_are_not_trained_apart_from_each_other
     run_ranks(2, rank)
 
 
+def test_a_frozen_parameter_that_is_to_be_trained_later_is_refused_unless_it_is_excluded():
+    def rank(ranks):
+        module = mlp()
+        module[0].requires_grad_(False)
+        module[2].requires_grad_(False)
+        model = MergedGradientParallel(module, process_group=ranks, exclude="2.*")
+        module[2].requires_grad_(True)
+        model(batch(ranks.rank, 0, 4, 20)).sum().backward()
+        module[0].requires_grad_(True)
+        with torch.no_grad():
+            model(batch(ranks.rank, 1, 4, 20))
+        with pytest.raises(UsageError, match=r"frozen .* not averaged: '0\.weight', '0\.bias'\n"):
+            model(batch(ranks.rank, 1, 4, 20))
+        module[0].requires_grad_(False)
+        model(batch(ranks.rank, 1, 4, 20)).sum().backward()
+
+    run_ranks(2, rank)
+
+
+def test_one_rank_alone_trains_a_parameter_that_was_frozen():
+    module = mlp()
+    module[0].requires_grad_(False)
+    model = MergedGradientParallel(module)
+    module[0].requires_grad_(True)
+    model(batch(0, 0, 4, 20)).sum().backward()
+    assert module[0].weight.grad is not None
+
+
 def test_modules_that_differ_are_told_apart():
     def make(rank, how):
         module = mlp()
@@ -298,6 +326,32 @@ def test_modules_that_differ_are_told_apart():
         with pytest.raises(RankDisagreement) as error:
             run_ranks(2, lambda ranks, how=how: MergedGradientParallel(make(ranks.rank, how), process_group=ranks))
         assert text in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"schedule": "wfbp"}, "schedule='wfbp' on rank 1, and 'auto' on 0"),
+        ({"find_unused_parameters": True}, "find_unused_parameters=True on rank 1, and False on 0"),
+        ({"init_sync": False}, "init_sync=False on rank 1, and True on 0"),
+        ({"forward_sync_buffers": False}, "broadcast_buffers=False on rank 1, and True on 0"),
+        ({"own_group": "0.*"}, r"own_group=\('0\.\*',\) on rank 1, and \(\) on 0"),
+        ({"plan_file": "missing.json"}, "plan_file='a file' on rank 1, and None on 0"),
+    ],
+)
+def test_arguments_that_differ_between_ranks_are_named(arguments, text):
+    def rank(ranks):
+        MergedGradientParallel(mlp(), process_group=ranks, **(arguments if ranks.rank == 1 else {}))
+
+    with pytest.raises(RankDisagreement, match=f"MergedGradientParallel was called with {text}"):
+        run_ranks(2, rank)
+
+
+def test_files_may_lie_in_other_places_on_other_ranks():
+    def rank(ranks):
+        MergedGradientParallel(mlp(), process_group=ranks, plan_file=f"{ranks.rank}.json", peer_timeout=9 - ranks.rank)
+
+    run_ranks(2, rank)
 
 
 def test_parameters_and_buffers_are_those_of_rank_0_at_the_start():

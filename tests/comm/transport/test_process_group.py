@@ -162,6 +162,18 @@ def test_a_host_that_is_known_by_a_loopback_address_is_explained():
     group.drop()
 
 
+def test_gloos_advice_to_read_other_logs_is_left_out():
+    text = "[/pytorch/pair.cc:534] Connection closed by peer [10.0.0.1]:83. This is typically caused by a crash. GLHF!"
+
+    def fail():
+        raise RuntimeError(text)
+
+    group = gloo_group.GlooGroup(StorePlace(dist.HashStore(), 0, 1), 20.0)
+    with pytest.raises(PeerFailure, match=r"does not answer \(Connection closed by peer \[10\.0\.0\.1\]:83\)$"):
+        group.guarded(fail)
+    group.drop()
+
+
 @pytest.mark.parametrize(
     "call",
     [
