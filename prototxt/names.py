@@ -41,9 +41,9 @@ def check_names(message: Message, source: Any = None) -> None:
                 problem = _problem(field.name, each)
                 if problem:
                     location = source.field(field.name, index) if source is not None else None
-                    message = f"{field.name} is '{shown_name(each)}': {problem}"
+                    complaint = f"{field.name} is '{shown_name(each)}': {problem}"
                     hint = "Write / in paths." if "escape" in problem else None
-                    raise PrototxtError(message, location=location, hint=hint)
+                    raise PrototxtError(complaint, location=location, hint=hint)
             elif source is not None:
                 check_names(each, source.inner(field.name, index))
             else:

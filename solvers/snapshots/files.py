@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import resource
+import shlex
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -98,11 +99,17 @@ def probe_writable(prefix: Path, location: Location | None = None) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise SnapshotError(
-            f"cannot write snapshots to snapshot_prefix '{prefix}': {error.strerror or error}",
-            hint="make sure that the folder exists and is writable",
-            location=location,
-        ) from None
+        raise prefix_error(prefix, error, location) from None
+
+
+def prefix_error(prefix: Path, error: OSError, location: Location | None = None) -> SnapshotError:
+    """Return the error of a prefix under which no file can be made, with the system's reason and what to do."""
+    is_missing = isinstance(error, FileNotFoundError) and not prefix.parent.exists()
+    return SnapshotError(
+        f"cannot write snapshots to snapshot_prefix '{prefix}': {error.strerror or error}",
+        hint=f"mkdir -p {shlex.quote(str(prefix.parent))}" if is_missing else "it has to be a folder that is writable",
+        location=location,
+    )
 
 
 def remove_leftovers(prefix: Path, writing: int | None = None) -> None:

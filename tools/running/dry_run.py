@@ -28,6 +28,7 @@ from mgcaffe.solvers import events
 from mgcaffe.solvers.events.testing import Tested
 from mgcaffe.solvers.setup.nets import solver_text
 from mgcaffe.solvers.snapshots import names
+from mgcaffe.solvers.snapshots.files import prefix_error
 from mgcaffe.solvers.solver import Solver
 from mgcaffe.tools.flags.parsing import Flags
 from mgcaffe.tools.flags.snapshot_flags import chosen_snapshot
@@ -147,10 +148,7 @@ def _make_scratch(prefix: Path, communicator: Communicator) -> Path:
             made = error
     made = communicator.broadcast_object(made)
     if isinstance(made, OSError):
-        raise SnapshotError(
-            f"cannot write snapshots to snapshot_prefix '{prefix}': {made.strerror}",
-            hint="make sure that the folder exists and is writable",
-        )
+        raise prefix_error(prefix, made)
     return Path(made)
 
 

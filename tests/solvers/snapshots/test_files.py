@@ -36,12 +36,14 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("folder", ["missing", "file"])
-def test_an_unwritable_prefix_is_found_out_by_trying(tmp_path, folder):
+@pytest.mark.parametrize(
+    ("folder", "hint"), [("not there", "mkdir -p '{}'"), ("file", "it has to be a folder that is writable")]
+)
+def test_an_unwritable_prefix_is_found_out_by_trying(tmp_path, folder, hint):
     (tmp_path / "file").touch()
     with pytest.raises(SnapshotError, match=f"snapshot_prefix '.*{folder}/net'") as caught:
         probe_writable(tmp_path / folder / "net")
-    assert caught.value.exit_code == EXIT_CANNOT_WRITE
+    assert caught.value.exit_code == EXIT_CANNOT_WRITE and caught.value.hint == hint.format(tmp_path / folder)
 
 
 def test_probing_leaves_nothing_behind(tmp_path):
