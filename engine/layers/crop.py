@@ -3,7 +3,8 @@
     y = x from `offset` on, with the sizes of bottom 1, along `axis` and all axes behind it
 
 Fields of `crop_param` (default): axis (2), counted from the end if negative; offset (0): one for all these axes, or one
-for each.
+for each. Without `crop_param` a crop that cuts anything off warns that it begins at 0: before Caffe had this layer
+forks (FCN, HED, U-Net) computed the offset from the layers between the bottoms, as `crop` of pycaffe's coord_map does.
 Bottoms: x of any shape; one of the same number of axes, whose values do not matter.
 Top: a view of x, of bottom 1's size from `axis` on. Nothing flows back to bottom 1.
 No differences from Caffe. (Caffe: crop_layer.cpp.)
@@ -11,13 +12,17 @@ No differences from Caffe. (Caffe: crop_layer.cpp.)
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import torch
 
+from mgcaffe.engine.checks.said_once import warn_once
 from mgcaffe.engine.layer import Layer, exactly
 from mgcaffe.engine.registry import register
 from mgcaffe.engine.types import Shape
+
+_log = logging.getLogger("mgcaffe.engine")
 
 
 @register("Crop")
@@ -46,6 +51,8 @@ class Crop(Layer):
                     index=place - axis if len(self.param.crop_param.offset) > 1 else 0,
                 )
         spans = (slice(offset, offset + extent) for offset, extent in zip(offsets, size[axis:], strict=True))
+        if not self.param.HasField("crop_param") and size[axis:] != self.shape[axis:]:
+            self._warn_of_no_offset()
         self.window = (*[slice(None)] * axis, *spans)
         return [(*self.shape[:axis], *size[axis:])]
 
@@ -60,6 +67,14 @@ class Crop(Layer):
                 hint="give one, or one an axis",
             )
         return offsets
+
+    def _warn_of_no_offset(self) -> None:
+        where = self.location()
+        text = (
+            f"Crop without crop_param begins at offset 0 (layer '{self.name}'). Nets of before 2016 mean the offset"
+            " that their fork computed from the layers between; crop() of pycaffe's coord_map computes it"
+        )
+        warn_once(_log, f"{where}: {text}" if where else text)
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """No copy."""

@@ -50,6 +50,15 @@ def test_five_axes():
     check_against_autograd(layer, bottoms, lambda x, r: x[:, :, 1:3, 2:4, 0:1])
 
 
+@pytest.mark.parametrize(
+    ("fields", "size", "warns"),
+    [("", (3, 4, 6, 4), True), ("", SHAPE, False), ("", (1, 1, 6, 5), False), ("crop_param { }", (3, 4, 6, 4), False)],
+)
+def test_a_crop_whose_offset_is_not_given_says_where_it_begins(caplog, fields, size, warns):
+    make_layer(f'name: "edge" type: "Crop" bottom: "x" bottom: "r" top: "y" {fields}', [SHAPE, size])
+    assert ("Crop without crop_param begins at offset 0 (layer 'edge')" in caplog.text) == warns
+
+
 def test_the_top_is_a_view():
     layer, _ = crop()
     x = random_input(SHAPE)
