@@ -272,7 +272,9 @@ def test_rounds_are_handed_on_and_training_waits_for_those_in_the_foreground_alo
         sync = ParameterSynchronizer(ModelAveraging(), AllTrainers(communicator), every=every)
         sync.on_round = lambda began, ended, figures: seen.append((began, ended, figures))
         sync.start(weights)
-        for _ in range(6):
+        for iteration in range(20_000):
+            if iteration >= 6 and (every or seen):
+                break
             sync.iteration_done()
             time.sleep(1e-3)
         return seen, sync.finish()
