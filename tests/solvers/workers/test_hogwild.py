@@ -25,7 +25,6 @@ from tests.support.worker_order import (
     compute_before_updating,
     nets_of,
     running_workers,
-    slow_down,
     take_turns,
     workers,
 )
@@ -257,7 +256,15 @@ def test_all_workers_records_count(tmp_path, listing):
     recorder = Recorder()
     fields = workers(3, "max_iter: 20", lock=True)
     with make_solver(data_layer(listing, 4) + CLASSIFIER, fields, tmp_path, recorder=recorder) as solver:
-        slow_down(nets_of(solver)[2], 0.002)
+        passes, deadline = [], time.monotonic() + 20
+
+        def end_last(index):
+            """Let worker 2's last iteration begin when worker 0 has made all of its own."""
+            passes.extend([None] * (index == 0))
+            while len(passes) == 20 and len(recorder.of(IterationDone)) < 20 and time.monotonic() < deadline:
+                time.sleep(1e-3)
+
+        nets_of(solver)[2].before_forward.append(end_last)
         solver.solve()
     (started,), (finished,) = recorder.of(Started), recorder.of(Finished)
     assert (started.workers, started.batch_size, started.ranks) == (3, 12, 1)
