@@ -91,7 +91,10 @@ def _transposed(weight: Constant) -> Constant:
 
 
 def general_product(op: Operation) -> Value:
-    """InnerProduct; alpha and beta are multiplied into its parameters. Bias or Eltwise where C has several rows."""
+    """InnerProduct; alpha and beta are multiplied into its parameters. Bias or Eltwise where C has several rows.
+
+    With transA behind a Transpose it takes what that was given, behind other layers a Permute of it.
+    """
     x, weight = op.blob(), op.weight(1, "B")
     if op.integer("transA", 0):
         x = _turned_back(op, x)

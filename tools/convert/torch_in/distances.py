@@ -8,7 +8,7 @@ import numpy as np
 
 from mgcaffe.tools.convert.importing.arithmetic import product_of, quotient_of, sum_of
 from mgcaffe.tools.convert.importing.reductions import norm_of, reduced
-from mgcaffe.tools.convert.importing.shapes import expanded
+from mgcaffe.tools.convert.importing.shapes import tiled, with_rank
 from mgcaffe.tools.convert.importing.values import Result, Shape, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation
 
@@ -42,8 +42,10 @@ def _divided(op: Operation, x: Value, axis: int, shape: Shape, name: str) -> Val
         name: what to call them.
     """
     with op.step(name, shape):
-        if x.shape[axis:][:1] != shape[axis:][:1]:
-            x = expanded(op, x, shape)
+        x = with_rank(op, x, max(len(x.shape), -axis, 2))  # Reduction leaves an axis
+        repeats = [1] * len(x.shape)
+        repeats[axis] = shape[axis] // x.shape[axis]
+        x = tiled(op, x, repeats)
     with op.step(f"{name}.length", x.shape):
         length = norm_of(op, x, 2, [axis], keep_axes=True)
         op.shape = length.shape
