@@ -132,7 +132,10 @@ class _Trained(OneType):
         value = self._value(n)
         if n.name in self._roundings:
             rounding = self._roundings[n.name]
-            value = value.mul_(rounding) if works_in_place(n) else value * rounding
+            if isinstance(value, tuple):  # whose first is a quotient
+                value = (value[0] * rounding, *value[1:])
+            else:
+                value = value.mul_(rounding) if works_in_place(n) else value * rounding
         if n.name == self._wanted:
             self.scores = value
         return value

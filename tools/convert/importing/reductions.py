@@ -126,8 +126,8 @@ def log_of_sum(op: Operation, x: Value, axes: Iterable[int], *, keep_axes: bool)
 
 def variance_of(
     op: Operation, x: Value, axes: Iterable[int], *, correction: float, keep_axes: bool, root: bool = False
-) -> Value:
-    """Return the variance: a Reduction of the squares of differences from the mean, and a Power for the divisor.
+) -> tuple[Value, Value]:
+    """Return variance and mean: a Reduction of the squares of differences from the mean, and a Power for the divisor.
 
     Args:
         op: the operator.
@@ -149,4 +149,5 @@ def variance_of(
         squares = reduced(op, difference, "SUMSQ", axes, keep_axes=keep_axes)
     y, factor = (root_of(op, squares), divisor**-0.5) if root else (squares, 1 / divisor)
     op.multiply_by(factor)
-    return op.layer("Power", [y], y.shape, power_param={"scale": factor})
+    y = op.layer("Power", [y], y.shape, power_param={"scale": factor})
+    return y, reshaped(op, mean, y.shape, "mean_alone")

@@ -107,15 +107,25 @@ def log_sum_exp(op: Operation) -> Value:
 
 def variance(op: Operation) -> Value:
     """var: as mean, Bias, Reduction, Power."""
+    return _variance(op)[0]
+
+
+def variance_and_mean(op: Operation) -> Sequence[Value]:
+    """var_mean: as var, and mean."""
     return _variance(op)
 
 
 def deviation(op: Operation) -> Value:
     """std: as var, with a Power for the root."""
+    return _variance(op, root=True)[0]
+
+
+def deviation_and_mean(op: Operation) -> Sequence[Value]:
+    """std_mean: as std, and mean."""
     return _variance(op, root=True)
 
 
-def _variance(op: Operation, *, root: bool = False) -> Value:
+def _variance(op: Operation, *, root: bool = False) -> Sequence[Value]:
     x, given = op.blob(), op.arguments
     correction = float(bool(op["unbiased"])) if "unbiased" in given else given.get("correction")
     correction = 1.0 if correction is None else float(correction)
@@ -188,7 +198,9 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "norm": norm,
     "logsumexp": log_sum_exp,
     "var": variance,
+    "var_mean": variance_and_mean,
     "std": deviation,
+    "std_mean": deviation_and_mean,
     "lerp": interpolate,
     "addcmul": add_product,
     "addcdiv": add_quotient,

@@ -41,6 +41,12 @@ def _written_out(y: torch.Tensor) -> torch.Tensor:
     return y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)
 
 
+def _normalized(y: torch.Tensor, spread: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+    if spread.dim() < y.dim():
+        spread, mean = spread.unsqueeze(-1), mean.unsqueeze(-1)
+    return (y - mean) / (spread + 0.1)
+
+
 _LENGTH = ["Reduction", "Reshape", "Power", "Power", "ReLU", "Eltwise", "Power", "Flatten", "Scale"]
 _RMS = ["InnerProduct", "Power", "Reduction", "Power", "Scale"]
 _ZEROS = torch.tensor([1.0, 0.0, 1e-7, 1.0])[:, None]
@@ -97,6 +103,13 @@ CASES = {
     "std": (lambda y, x: y.std(1), ROWS, 6, None),
     "std_with_a_correction": (lambda y, x: y / y.std((1, 2), correction=2.5, keepdim=True), ROWS, 4, None),
     "std_of_equal_values": (lambda y, x: (y * _ZEROS).std(2, correction=0), ROWS, 4, None),
+    "var_mean": (lambda y, x: _normalized(y, *torch.var_mean(y, 2)), ROWS, 4, None),
+    "var_mean_that_keeps_its_axes": (
+        lambda y, x: _normalized(y, *torch.var_mean(y, (2, 3), keepdim=True)), IMAGES, 4, None),
+    "std_mean": (lambda y, x: _normalized(y, *torch.std_mean(y, 1, correction=0, keepdim=True)), ROWS, 4, None),
+    "mean_without_var": (lambda y, x: torch.var_mean(y, 2)[1], ROWS, 4, ["InnerProduct", "Reduction", "Reshape",
+                                                                       "Flatten"]),
+    "quotient_of_parameters": (lambda y, x, w: w / y.exp(), ROWS, 4, ["InnerProduct", "Exp", "Power", "Scale"]),
     "log_sigmoid": (lambda y, x: F.logsigmoid(y * 100), ROWS, 4, ["InnerProduct", "Power", "Power", "BNLL", "Power"]),
     "celu": (lambda y, x: F.celu(y, 0.7), ROWS, 4, ["InnerProduct", "Power", "ELU", "Power"]),
     "celu_that_is_an_elu": (lambda y, x: F.celu(y), ROWS, 4, ["InnerProduct", "ELU"]),
