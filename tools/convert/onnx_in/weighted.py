@@ -120,7 +120,7 @@ def general_product(op: Operation) -> Value:
         addend = op.weight(2, "C")
         if op.broadcast(op.shape, tuple(addend.tensor.shape)) != op.shape:
             op.refuse(f"its C has shape {tuple(addend.tensor.shape)}, its result {op.shape}")
-        y = filters.inner_product(op, x, weight, None)
+        y = filters.inner_product(op, x, weight, None, "product")
         return sum_of(op, y, addend if beta == 1 else Constant(addend.tensor * beta, trained=True))
     bias = None if addend is None else _row(op, op.weight(2, "C"), outputs)
     if bias is not None and beta != 1:
