@@ -26,6 +26,9 @@ _TYPES = {
     "tensor(bool)": np.bool_,
 }
 
+_NO_KERNEL = "NOT_IMPLEMENTED"
+"""What onnxruntime calls an operator that it has not for a type, such as double."""
+
 
 def need_onnx(*modules: str) -> None:
     """Make sure that ONNX's packages are installed.
@@ -128,4 +131,6 @@ def _session(path: Path, model: onnx.ModelProto, more: Sequence[str]) -> Any:
             model.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
         )
     except Exception as error:
-        raise DataError(f"{path}: onnxruntime does not take it: {first_line(error)}") from None
+        message = first_line(error)
+        hint = "--no_check converts without the comparison" if _NO_KERNEL in message else None
+        raise DataError(f"{path}: onnxruntime does not take it: {message}", hint=hint) from None

@@ -20,6 +20,7 @@ from mgcaffe.tools.convert.torch_in.constants import constant_values, constants_
 from mgcaffe.tools.convert.torch_in.importer import TorchModel
 from mgcaffe.tools.convert.torch_in.operation import CHECKS, arguments_of, is_cast, operator_name, works_in_place
 from mgcaffe.tools.convert.torch_in.products import scale_of
+from mgcaffe.tools.convert.torch_in.weighted import RMS_EPS
 from mgcaffe.tools.convert.torch_side import OneType, values_of_input
 from mgcaffe.tools.convert.training_step import CannotTrain, Take
 
@@ -131,7 +132,10 @@ class _Trained(OneType):
         value = self._value(n)
         if n.name in self._roundings:
             rounding = self._roundings[n.name]
-            value = value.mul_(rounding) if works_in_place(n) else value * rounding
+            if isinstance(value, tuple):  # whose first is a quotient
+                value = (value[0] * rounding, *value[1:])
+            else:
+                value = value.mul_(rounding) if works_in_place(n) else value * rounding
         if n.name == self._wanted:
             self.scores = value
         return value
@@ -158,6 +162,11 @@ class _Trained(OneType):
         if operator_name(n) == "selu":  # whose factors in PyTorch are its own, not float32
             alpha, factor = (float(np.float32(each)) for each in (SELU_ALPHA, SELU_FACTOR))
             return factor * torch.nn.functional.elu(given["self"], alpha)
+        if operator_name(n) == "celu":  # whose layers multiply by a reciprocal that is float32
+            alpha = given["alpha"]
+            return alpha * torch.nn.functional.elu(given["self"] * float(np.float32(1 / alpha)))
+        if operator_name(n) == "rms_norm" and given["eps"] is None:  # which depends on the type
+            given["eps"] = RMS_EPS
         if operator_name(n) == "scaled_dot_product_attention":  # the field that has the factor is float32
             given["scale"] = float(np.float32(scale_of(given["scale"], given["query"].shape[-1])))
         schema = n.target._schema

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mgcaffe.errors import DataError, UsageError
+from mgcaffe.tools.convert.conversion import convert
 from mgcaffe.tools.convert.onnx_in.tensors import read_tensor
 from mgcaffe.tools.convert.onnx_reading import read_model
 from mgcaffe.tools.convert.onnx_side import OnnxSide, need_onnx
@@ -16,16 +17,17 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 
-def model(tmp_path, shape=(2, 3), *, external=False, operator="Relu", columns=300):
+def model(tmp_path, shape=(2, 3), *, external=False, operator="Relu", columns=300, dtype=np.float32):
     """A product with a matrix of ones, then an operator: two nodes, one output."""
     from onnx import TensorProto, helper, numpy_helper
 
-    weights = numpy_helper.from_array(np.ones((3, columns), np.float32), "w")
+    weights = numpy_helper.from_array(np.ones((3, columns), dtype), "w")
+    kind = TensorProto.FLOAT if dtype == np.float32 else TensorProto.DOUBLE
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node(operator, ["h"], ["y"])]
     graph = helper.make_graph(
         nodes, "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [helper.make_tensor_value_info("x", kind, shape)],
+        [helper.make_tensor_value_info("y", kind, None)],
         [weights],
     )  # fmt: skip
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
@@ -104,6 +106,15 @@ def test_what_onnxruntime_cannot_run_is_one_line(tmp_path):
     side = OnnxSide(model(tmp_path))
     with pytest.raises(DataError, match=r"model\.onnx: onnxruntime cannot run it: "):
         side.run({"x": np.ones((2, 4), np.float32)})
+
+
+def test_a_model_without_kernels_converts_without_the_comparison(tmp_path):
+    path = model(tmp_path, operator="Softplus", dtype=np.float64)
+    with pytest.raises(DataError, match=r"onnxruntime does not take it: .*Softplus") as caught:
+        convert(str(path), str(tmp_path / "net.prototxt"))
+    assert caught.value.hint == "--no_check converts without the comparison"
+    convert(str(path), str(tmp_path / "net.prototxt"), check=False)
+    assert "BNLL" in (tmp_path / "net.prototxt").read_text()
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):

@@ -54,3 +54,37 @@ def mish(op: Operation, x: Value) -> Value:
     """Add x tanh(softplus(x)): BNLL, TanH, Eltwise PROD."""
     y = op.layer("TanH", [op.layer("BNLL", [x], part="softplus")], part="tanh")
     return op.layer("Eltwise", [x, y], eltwise_param={"operation": "PROD"})
+
+
+def log_sigmoid(op: Operation, x: Value) -> Value:
+    """Add -softplus(-x): BNLL between Powers."""
+    negated = op.layer("Power", [x], part="negated", power_param={"scale": -1})
+    return op.layer("Power", [op.layer("BNLL", [negated], part="softplus")], power_param={"scale": -1})
+
+
+def celu(op: Operation, x: Value, alpha: float) -> Value:
+    """Add alpha elu(x / alpha): ELU, between Powers unless alpha is 1."""
+    if not alpha > 0:
+        op.refuse(f"its alpha is {alpha:g}; ELU between Powers computes those above 0")
+    if alpha == 1:
+        return op.layer("ELU", [x])
+    divided = op.layer("Power", [x], part="divided", power_param={"scale": 1 / alpha})
+    return op.layer("Power", [op.layer("ELU", [divided], part="elu")], power_param={"scale": alpha})
+
+
+def softsign(op: Operation, x: Value) -> Value:
+    """Add x / (1 + |x|): AbsVal, Power, Eltwise PROD."""
+    absolute = op.layer("AbsVal", [x], part="absolute")
+    factor = op.layer("Power", [absolute], part="factor", power_param={"power": -1, "shift": 1})
+    return op.layer("Eltwise", [x, factor], eltwise_param={"operation": "PROD"})
+
+
+def thresholded(op: Operation, x: Value, limit: float, number: float) -> Value:
+    """Put a number where x is not above a limit: Threshold and Eltwise PROD, with Power and Eltwise for the number."""
+    flags = op.layer("Threshold", [x], part="above", threshold_param={"threshold": limit}, propagate_down=[False])
+    param = {"operation": "PROD"}
+    y = op.layer("Eltwise", [x, flags], part="kept" if number else "", eltwise_param=param)
+    if not number:
+        return y
+    numbers = op.layer("Power", [flags], part="numbers", power_param={"scale": -number, "shift": number})
+    return op.layer("Eltwise", [y, numbers])

@@ -118,7 +118,10 @@ def extreme_of(op: Operation, operands: Sequence[Any], *, smallest: bool) -> Val
 def _covered(op: Operation, large: Shape, small: Shape) -> tuple[int, int]:
     """Return the axes of the large shape from the first to the last along which the small one, put behind, is long."""
     full = _padded(tuple(small), len(large))
-    if len(full) != len(large) or any(size not in (1, other) for size, other in zip(full, large, strict=True)):
+    longer = [axis for axis, size in enumerate(full) if size not in (1, *large[axis : axis + 1])]
+    if longer == [0] and len(full) == len(large):
+        op.refuse(f"a value of shape {small} repeats the one item of {large}, which no layer does")
+    if longer or len(full) != len(large):
         op.refuse(f"shapes {large} and {small} broadcast in both directions, which no layer does")
     long = [axis for axis, size in enumerate(full) if size != 1]
     return (long[0], long[-1] + 1) if long else (0, 0)
@@ -171,7 +174,8 @@ def _broadcast(op: Operation, kind: str, one: Value, two: Value) -> Value:
     Tile layers repeat values along axes of size 1 between these, and where both values are repeated.
     """
     large, small = (one, two) if one.shape == op.shape else (two, one)
-    if op.made.is_fixed(large) and small.shape == op.shape:
+    is_larger = small.shape == op.shape or (large.shape != op.shape and not op.made.is_fixed(small))
+    if op.made.is_fixed(large) and is_larger:
         large, small = small, large
     if large.shape != op.shape:
         large = expanded(op, large, op.shape)

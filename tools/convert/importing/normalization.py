@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from mgcaffe.tools.convert.importing.arithmetic import product_of
 from mgcaffe.tools.convert.importing.operation import Operation
-from mgcaffe.tools.convert.importing.shapes import reshaped
+from mgcaffe.tools.convert.importing.reductions import reduced
+from mgcaffe.tools.convert.importing.shapes import permuted, reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Value
 
 
@@ -81,6 +84,56 @@ def layer_norm(
         param["bias_term"] = False
     blobs = [each for each in (weight, bias) if each is not None]
     return op.layer("LayerNorm", [x], blobs=blobs, layer_norm_param=param)
+
+
+def rms_norm(op: Operation, x: Value, weight: Value | Constant | None, *, eps: float, axes: int) -> Value:
+    """Divide by the root of the mean of squares over the last `axes` axes: Power, Reduction, Power, Scale.
+
+    Args:
+        op: the operator.
+        x: the value.
+        weight: what the quotient is multiplied by, with the sizes of these axes; None: nothing.
+        eps: is added to the mean.
+        axes: how many.
+    """
+    rank = len(x.shape)
+    squares = op.layer("Power", [x], x.shape, part="squares", power_param={"power": 2})
+    with op.step("mean", x.shape):
+        mean = reduced(op, squares, "MEAN", range(rank - axes, rank), keep_axes=False)
+    factor = op.layer("Power", [mean], mean.shape, part="factor", power_param={"power": -0.5, "shift": eps})
+    op.shape = x.shape
+    part = "" if weight is None else "normalized"
+    y = op.layer("Scale", [x, factor], part=part, scale_param={"axis": 0})
+    return y if weight is None else product_of(op, y, weight)
+
+
+def unit_norm(op: Operation, x: Value, order: int, axis: int) -> Value:
+    """Divide by the norm of order 1 or 2 along an axis: Reduction, Power, Scale. Zeros stay zeros."""
+    with op.step("sum", x.shape):
+        total = reduced(op, x, "SUMSQ" if order == 2 else "ASUM", [axis], keep_axes=True)
+    param = {"power": -1 / order, "shift": 1e-30}
+    factor = op.layer("Power", [total], total.shape, part="factor", power_param=param)
+    op.shape = x.shape
+    return product_of(op, x, factor)
+
+
+def mean_variance_norm(op: Operation, x: Value, axes: Sequence[int]) -> Value:
+    """Add an MVN over axes behind the first, of other axes than those behind the second between Reshapes and Permutes.
+
+    Args:
+        op: the operator.
+        x: the value.
+        axes: which, in their order.
+    """
+    kept = [axis for axis in range(len(x.shape)) if axis not in axes]
+    if len(x.shape) == 4 and kept in ([0], [0, 1]):
+        return op.layer("MVN", [x], x.shape, mvn_param={} if kept[1:] else {"across_channels": True})
+    order = [*kept, *axes]
+    turned = permuted(op, x, order, "order")
+    channels, inner = (math.prod(x.shape[axis] for axis in group) for group in (kept[1:], axes))
+    shape = (x.shape[0], channels, 1, inner)
+    y = op.layer("MVN", [reshaped(op, turned, shape, "image")], shape, part="normalized")
+    return permuted(op, reshaped(op, y, turned.shape, "apart"), [order.index(axis) for axis in range(len(order))])
 
 
 def instance_norm(op: Operation, x: Value, weight: Constant | None, bias: Constant | None, *, eps: float) -> Value:

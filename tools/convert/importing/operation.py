@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import torch
@@ -34,6 +35,7 @@ class Operation(ABC):
         self.shape = shape
         self.rounding: torch.Tensor | None = None
         self.matrices: Sequence[torch.Tensor] | None = None
+        self._part = ""
 
     @property
     def first_is_batch(self) -> bool:
@@ -50,6 +52,14 @@ class Operation(ABC):
         exact = torch.as_tensor(factor, dtype=torch.float64)
         rounding = exact.float().double() / exact
         self.rounding = None if bool((rounding == 1).all()) else rounding.nan_to_num(1.0)
+
+    @contextmanager
+    def step(self, part: str, shape: Shape) -> Iterator[None]:
+        """Let layers be that part of the operator where they say nothing of it, and make values of that shape."""
+        kept = self._part, self.shape
+        self._part, self.shape = part, shape
+        yield
+        self._part, self.shape = kept
 
     @abstractmethod
     def refuse(self, message: str, hint: str | None = None) -> NoReturn:
@@ -122,7 +132,7 @@ class Operation(ABC):
         **fields: Any,
     ) -> list[Value]:
         """Add a layer with any number of tops and return these; arguments as for `layer`."""
-        return self.made.add(self.layer_name(part), kind, bottoms, shapes, blobs, fields)
+        return self.made.add(self.layer_name(part or self._part), kind, bottoms, shapes, blobs, fields)
 
     def remembered(self, key: tuple[Any, ...], make: Callable[[], list[Value]]) -> list[Value]:
         """Return what was made for this key before, or make it."""

@@ -82,6 +82,21 @@ def mish(op: Operation) -> Value:
     return activations.mish(op, op.blob())
 
 
+def celu(op: Operation) -> Value:
+    """ELU, between Powers unless alpha is 1."""
+    return activations.celu(op, op.blob(), op.real("alpha", 1.0))
+
+
+def softsign(op: Operation) -> Value:
+    """AbsVal, Power, Eltwise PROD."""
+    return activations.softsign(op, op.blob())
+
+
+def thresholded(op: Operation) -> Value:
+    """Threshold, Eltwise PROD."""
+    return activations.thresholded(op, op.blob(), op.real("alpha", 1.0), 0)
+
+
 def softmax(op: Operation) -> Value:
     """Softmax; before opset 13 over all axes from one on, by a Flatten or Reshape and back."""
     return _normalized(op, activations.softmax)
@@ -155,6 +170,9 @@ OPERATORS: Table = {
     "Swish": swish,
     "Mish": mish,
     "Tanh": _plain("TanH"),
+    "Celu": celu,
+    "Softsign": softsign,
+    "ThresholdedRelu": thresholded,
     "Softplus": _plain("BNLL"),
     "Softmax": softmax,
     "LogSoftmax": log_softmax,

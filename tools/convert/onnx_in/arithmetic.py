@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mgcaffe.tools.convert.importing import arithmetic
-from mgcaffe.tools.convert.importing.reductions import largest_of, reduced, root_of
+from mgcaffe.tools.convert.importing.reductions import largest_of, log_of_sum, reduced, root_of
 from mgcaffe.tools.convert.importing.shapes import reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 from mgcaffe.tools.convert.onnx_in.names import are_one_layer
@@ -186,6 +186,20 @@ def length(op: Operation) -> Value:
     return root_of(op, _reduction("SUMSQ")(op))
 
 
+def log_sum(op: Operation) -> Value:
+    """Reduction SUM, Log."""
+    with op.step("sum", op.shape):
+        total = _reduction("SUM")(op)
+    return op.layer("Log", [total], total.shape)
+
+
+def log_sum_exp(op: Operation) -> Value:
+    """As ReduceMax, Bias, Exp, Reduction SUM, Log, Eltwise."""
+    x = op.blob()
+    axes = _axes(op, x, 18)
+    return x if axes is None else log_of_sum(op, x, axes, keep_axes=bool(op.integer("keepdims", 1)))
+
+
 def largest(op: Operation) -> Value:
     """Pooling MAX, global; of other axes than H and W between a Permute and Reshapes."""
     return _over_axes(op, smallest=False)
@@ -232,6 +246,8 @@ OPERATORS: Table = {
     "ReduceL1": _reduction("ASUM"),
     "ReduceSumSquare": _reduction("SUMSQ"),
     "ReduceL2": length,
+    "ReduceLogSum": log_sum,
+    "ReduceLogSumExp": log_sum_exp,
     "ReduceMax": largest,
     "ReduceMin": smallest,
     "ArgMax": arg_max,

@@ -51,6 +51,33 @@ def layer_norm(op: Operation) -> Value:
     return normalization.layer_norm(op, x, weight, bias, eps=op.real("epsilon", 1e-5), axes=axes)
 
 
+def rms_norm(op: Operation) -> Value:
+    """Power, Reduction MEAN, Power, Scale, and Scale by the weight; Pooling and Flatten over H and W."""
+    x = op.blob()
+    axis = op.axis(op.integer("axis", -1), len(x.shape))
+    if axis == 0:
+        op.refuse("it normalizes over the batch axis, over which no layer but a loss goes")
+    weight = _whole(op, 1, "scale", x.shape[axis:])
+    return normalization.rms_norm(op, x, weight, eps=op.real("epsilon", 1e-5), axes=len(x.shape) - axis)
+
+
+def unit_norm(op: Operation) -> Value:
+    """Reduction, Power, Scale."""
+    x, order = op.blob(), op.integer("p", 2)
+    if order not in (1, 2):
+        op.refuse(f"its p is {order}; it has to be 1 or 2")
+    return normalization.unit_norm(op, x, order, op.axis(op.integer("axis", -1), len(x.shape)))
+
+
+def mean_variance_norm(op: Operation) -> Value:
+    """MVN; of other axes than those behind the first or second between Permutes and Reshapes; not over the batch."""
+    x = op.blob()
+    axes = sorted(op.axes(op.integers("axes") or [0, 2, 3], len(x.shape)))
+    if axes[0] == 0:
+        op.refuse("it normalizes over the batch axis, over which no layer but a loss goes")
+    return normalization.mean_variance_norm(op, x, axes)
+
+
 def _refuse_outputs(op: Operation) -> None:
     """Refuse outputs behind the first that something reads."""
     for name in op.node.outputs[1:]:
@@ -99,6 +126,9 @@ def neighbours(op: Operation) -> Value:
 OPERATORS: Table = {
     "BatchNormalization": batch_norm,
     "LayerNormalization": layer_norm,
+    "RMSNormalization": rms_norm,
+    "LpNormalization": unit_norm,
+    "MeanVarianceNormalization": mean_variance_norm,
     "InstanceNormalization": instance_norm,
     "GroupNormalization": group_norm,
     "LRN": neighbours,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mgcaffe.tools.convert.importing import activations, filters, products
 from mgcaffe.tools.convert.importing.arithmetic import sum_of
+from mgcaffe.tools.convert.importing.shapes import permuted, reshaped
 from mgcaffe.tools.convert.importing.values import Constant, Value
 from mgcaffe.tools.convert.onnx_in.operation import Operation, Table
 from mgcaffe.tools.convert.onnx_in.windows import axes_of
@@ -90,10 +91,13 @@ def _transposed(weight: Constant) -> Constant:
 
 
 def general_product(op: Operation) -> Value:
-    """InnerProduct; alpha and beta are multiplied into its parameters."""
+    """InnerProduct; alpha and beta are multiplied into its parameters. Bias or Eltwise where C has several rows.
+
+    With transA behind a Transpose it takes what that was given, behind other layers a Permute of it.
+    """
     x, weight = op.blob(), op.weight(1, "B")
     if op.integer("transA", 0):
-        op.refuse("it transposes its first matrix, whose rows are the items of the batch")
+        x = _turned_back(op, x)
     if len(x.shape) != 2 or weight.tensor.dim() != 2:
         op.refuse(f"its matrices have shapes {x.shape} and {tuple(weight.tensor.shape)}")
     if not op.integer("transB", 0):
@@ -112,10 +116,26 @@ def general_product(op: Operation) -> Value:
             op.refuse(f"its C has shape {addend.shape}, its result {op.shape}")
         y = filters.inner_product(op, x, weight, None)
         return sum_of(op, y, addend, beta)
+    if addend is not None and addend.tensor.shape[:-1].numel() > 1:
+        addend = op.weight(2, "C")
+        if op.broadcast(op.shape, tuple(addend.tensor.shape)) != op.shape:
+            op.refuse(f"its C has shape {tuple(addend.tensor.shape)}, its result {op.shape}")
+        y = filters.inner_product(op, x, weight, None, "product")
+        return sum_of(op, y, addend if beta == 1 else Constant(addend.tensor * beta, trained=True))
     bias = None if addend is None else _row(op, op.weight(2, "C"), outputs)
     if bias is not None and beta != 1:
         bias = Constant(bias.tensor * beta, trained=True)
     return filters.inner_product(op, x, weight, bias)
+
+
+def _turned_back(op: Operation, x: Value) -> Value:
+    """Return a matrix whose rows are the columns of another: what a Transpose before was given, or a Permute of it."""
+    maker = op.made.maker_of(x)
+    if maker.type == "Permute" and len(x.shape) == 2:
+        return Value(maker.bottom[0], x.shape[::-1])
+    if op.first_is_batch:
+        op.refuse("it transposes its first matrix, whose rows are the items of the batch")
+    return permuted(op, x, range(len(x.shape))[::-1], "turned")
 
 
 def _row(op: Operation, addend: Constant, outputs: int) -> Constant:
@@ -129,12 +149,20 @@ def _row(op: Operation, addend: Constant, outputs: int) -> Constant:
 
 
 def product(op: Operation) -> Value:
-    """InnerProduct over the last axis, with the bias that an Add behind it adds; MatMul of two values."""
+    """InnerProduct over the last axis, with the bias that an Add behind it adds; MatMul of two values.
+
+    Behind an InnerProduct with a vector is a Reshape.
+    """
     if isinstance(op.input(0), Value) and isinstance(op.input(1), Value):
         return products.matrix_product(op, op.blob(0), op.blob(1))
     if isinstance(op.input(0), Constant):
         op.refuse("its first matrix is a constant; an InnerProduct has it as the second")
     x, weight = op.blob(), op.weight(1, "second matrix")
+    if weight.tensor.dim() == 1 and len(x.shape) > 1 and len(weight.tensor) == x.shape[-1]:
+        row = Constant(weight.tensor[None], weight.name, weight.trained)
+        with op.step("product", (*x.shape[:-1], 1)):
+            y = filters.inner_product(op, x, row, None)
+        return reshaped(op, y, x.shape[:-1])
     if weight.tensor.dim() != 2 or len(x.shape) < 2 or weight.tensor.shape[0] != x.shape[-1]:
         op.refuse(f"its matrices have shapes {x.shape} and {tuple(weight.tensor.shape)}")
     outputs = weight.tensor.shape[1]

@@ -88,6 +88,21 @@ def glu(op: Operation) -> Value:
     return op.layer("Eltwise", [one, gate], eltwise_param={"operation": "PROD"})
 
 
+def log_sigmoid(op: Operation) -> Value:
+    """log_sigmoid: BNLL between Powers."""
+    return activations.log_sigmoid(op, op.blob())
+
+
+def celu(op: Operation) -> Value:
+    """celu: ELU, between Powers unless alpha is 1."""
+    return activations.celu(op, op.blob(), op["alpha"])
+
+
+def threshold(op: Operation) -> Value:
+    """threshold: Threshold, Eltwise PROD; with another number than 0 also Power and Eltwise."""
+    return activations.thresholded(op, op.blob(), op["threshold"], op["value"])
+
+
 def softplus(op: Operation) -> Value:
     """softplus: BNLL."""
     if op["beta"] != 1:
@@ -187,6 +202,9 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "tanh": _plain("TanH"),
     "silu": _plain("Swish"),
     "hardswish": _plain("HardSwish"),
+    "log_sigmoid": log_sigmoid,
+    "celu": celu,
+    "threshold": threshold,
     "softplus": softplus,
     "softmax": softmax,
     "log_softmax": log_softmax,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from mgcaffe.tools.convert.importing.arithmetic import extreme_of, product_of, quotient_of, sum_of
-from mgcaffe.tools.convert.importing.reductions import largest_of, reduced, root_of
-from mgcaffe.tools.convert.importing.values import Constant, Result, Value
+from mgcaffe.tools.convert.importing.reductions import largest_of, log_of_sum, norm_of, reduced, variance_of
+from mgcaffe.tools.convert.importing.values import Constant, Result, Shape, Value
 from mgcaffe.tools.convert.torch_in.operation import Operation
 
 
@@ -91,19 +93,91 @@ def total(op: Operation) -> Value:
 
 
 def norm(op: Operation) -> Value:
-    """linalg_vector_norm, norm: Reduction of squares and Power, or of absolute values."""
+    """linalg_vector_norm, norm: Reduction of squares and Power, or of absolute values; of order inf as amax."""
     order = op[next(name for name in ("ord", "p") if name in op.arguments)]
-    order = 2 if order is None else order
-    if order not in (1, 2):
-        op.refuse(f"it is a norm of order {order}; Reduction adds squares or absolute values")
-    y = _reduced(op, "SUMSQ" if order == 2 else "ASUM")
-    return root_of(op, y) if order == 2 else y
+    x = op.blob()
+    return norm_of(op, x, 2 if order is None else order, _axes(op, x), keep_axes=_keeps_axes(op))
+
+
+def log_sum_exp(op: Operation) -> Value:
+    """logsumexp: as amax, Bias, Exp, Reduction, Log, Eltwise."""
+    x = op.blob()
+    return log_of_sum(op, x, _axes(op, x), keep_axes=_keeps_axes(op))
+
+
+def variance(op: Operation) -> Value:
+    """var: as mean, Bias, Reduction, Power."""
+    return _variance(op)[0]
+
+
+def variance_and_mean(op: Operation) -> Sequence[Value]:
+    """var_mean: as var, and mean."""
+    return _variance(op)
+
+
+def deviation(op: Operation) -> Value:
+    """std: as var, with a Power for the root."""
+    return _variance(op, root=True)[0]
+
+
+def deviation_and_mean(op: Operation) -> Sequence[Value]:
+    """std_mean: as std, and mean."""
+    return _variance(op, root=True)
+
+
+def _variance(op: Operation, *, root: bool = False) -> Sequence[Value]:
+    x, given = op.blob(), op.arguments
+    correction = float(bool(op["unbiased"])) if "unbiased" in given else given.get("correction")
+    correction = 1.0 if correction is None else float(correction)
+    return variance_of(op, x, _axes(op, x), correction=correction, keep_axes=_keeps_axes(op), root=root)
 
 
 def _reduced(op: Operation, operation: str) -> Value:
     x = op.blob()
-    axes = op.arguments.get("dim") or range(len(x.shape))
-    return reduced(op, x, operation, axes, keep_axes=bool(op.arguments.get("keepdim")))
+    return reduced(op, x, operation, _axes(op, x), keep_axes=_keeps_axes(op))
+
+
+def _axes(op: Operation, x: Value) -> Sequence[int]:
+    """Return the axes of a reduction, counted from the front; all of them where none are given."""
+    given = op.arguments.get("dim")
+    given = [given] if isinstance(given, int) else given or range(len(x.shape))
+    return [axis % len(x.shape) for axis in given]
+
+
+def _keeps_axes(op: Operation) -> bool:
+    return bool(op.arguments.get("keepdim"))
+
+
+def interpolate(op: Operation) -> Value:
+    """lerp: as sub, then as add; with weights that are computed as mul between."""
+    weight = op["weight"]
+    with op.step("difference", _shape(op["self"], op["end"])):
+        difference = sum_of(op, op["end"], op.as_blob(op["self"]), -1)
+    if isinstance(weight, (int, float)):
+        return sum_of(op, op["self"], difference, weight)
+    with op.step("part", _shape(difference, weight)):
+        part = product_of(op, difference, weight)
+    return sum_of(op, op["self"], part)
+
+
+def add_product(op: Operation) -> Value:
+    """addcmul: as mul, then as add."""
+    with op.step("product", _shape(op["tensor1"], op["tensor2"])):
+        product = product_of(op, op["tensor1"], op["tensor2"])
+    return sum_of(op, op["self"], product, op["value"])
+
+
+def add_quotient(op: Operation) -> Value:
+    """addcdiv: as div of two blobs, then as add."""
+    with op.step("quotient", _shape(op["tensor1"], op["tensor2"])):
+        quotient = quotient_of(op, op["tensor1"], op.as_blob(op["tensor2"]))
+    return sum_of(op, op["self"], quotient, op["value"])
+
+
+def _shape(*values: Value | Constant) -> Shape:
+    """Return the shape that values have together."""
+    shapes = [each.tensor.shape if isinstance(each, Constant) else each.shape for each in values]
+    return tuple(np.broadcast_shapes(*shapes))
 
 
 OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
@@ -122,4 +196,12 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "sum": total,
     "linalg_vector_norm": norm,
     "norm": norm,
+    "logsumexp": log_sum_exp,
+    "var": variance,
+    "var_mean": variance_and_mean,
+    "std": deviation,
+    "std_mean": deviation_and_mean,
+    "lerp": interpolate,
+    "addcmul": add_product,
+    "addcdiv": add_quotient,
 }

@@ -48,7 +48,7 @@ def _largest(op: Operation, value: Any) -> float:
         NetError: it is a blob of whole numbers of which nothing is known.
     """
     if isinstance(value, Constant):
-        return float(value.tensor.double().abs().max()) if value.tensor.numel() else 0
+        return float(value.tensor.detach().double().abs().max()) if value.tensor.numel() else 0
     if isinstance(value, Value):
         if value.largest is None and any(op.value_of(each) == value and is_counted(each) for each in op.inputs):
             op.refuse(COMPUTES_WITH_WHOLE, _CAST)

@@ -14,6 +14,9 @@ from mgcaffe.tools.convert.importing.values import Constant, Normalized, Result,
 from mgcaffe.tools.convert.importing.windows import axes_of
 from mgcaffe.tools.convert.torch_in.operation import Operation, arguments_of, every_axis, operator_name
 
+RMS_EPS = torch.finfo(torch.float32).eps
+"""What PyTorch's RMSNorm of float32 adds where it is given no number."""
+
 
 def _padding(op: Operation, kernel: Sequence[int], dilation: Sequence[int]) -> list[tuple[int, int]]:
     """Return the zeros in front and behind; PyTorch has words for two cases."""
@@ -127,6 +130,12 @@ def layer_norm(op: Operation) -> Value:
     return normalization.layer_norm(op, x, weight, bias, eps=op["eps"], axes=len(op["normalized_shape"]))
 
 
+def rms_norm(op: Operation) -> Value:
+    """rms_norm: Power, Reduction, Power, Scale, and Scale by the weight; Pooling and Flatten over H and W."""
+    eps = RMS_EPS if op["eps"] is None else op["eps"]
+    return normalization.rms_norm(op, op.blob("input"), op["weight"], eps=eps, axes=len(op["normalized_shape"]))
+
+
 def group_norm(op: Operation) -> Value:
     """group_norm: LayerNorm over the groups as one axis each, and Scale."""
     x, weight, bias = op.blob("input"), op.constant("weight"), op.constant("bias")
@@ -159,6 +168,7 @@ OPERATORS: Mapping[str, Callable[[Operation], Result]] = {
     "_weight_norm": weight_norm,
     "batch_norm": batch_norm,
     "layer_norm": layer_norm,
+    "rms_norm": rms_norm,
     "group_norm": group_norm,
     "instance_norm": instance_norm,
     "prelu": prelu,

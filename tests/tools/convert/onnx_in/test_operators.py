@@ -10,6 +10,7 @@ import torch
 from mgcaffe.tools.convert.onnx_in.operators import OPERATORS
 from tests.support.onnx_models import SHAPE, converted, model
 from tests.support.torchkit import layers_of, types_of
+from tests.tools.convert.onnx_in.test_formulas import CASES as FORMULAS
 
 W = (6, 4, 3, 3)
 EVEN = (2, 3, 8, 8)
@@ -427,7 +428,7 @@ def test_many_pixels_of_one_take_no_memory_for_the_square_of_their_count(tmp_pat
 
 
 def test_every_operator_has_a_case():
-    said = " ".join(body for _, body, *_ in CASES.values())
+    said = " ".join(body for _, body, *_ in [*CASES.values(), *FORMULAS.values()])
     assert not [name for name in OPERATORS if f"={name}(" not in said.replace(" ", "").replace("<", "(")]
 
 

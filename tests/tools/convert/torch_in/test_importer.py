@@ -236,7 +236,7 @@ REFUSED = {
         lambda x: F.avg_pool3d(x[:, :, None], (1, 2, 2), divisor_override=3), "it divides the sums over volumes"),
     "softplus": (nn.Softplus(2), "BNLL is a softplus with beta 1"),
     "softplus of another threshold": (nn.Softplus(threshold=3), "it is a line from 3 on"),
-    "celu": (nn.CELU(2.0), "no layer computes this operator"),
+    "hardshrink": (nn.Hardshrink(), "no layer computes this operator"),
     "tensor bounds": (lambda x: x.clamp(min=x.tanh()), "its bounds are tensors"),
     "tensor exponent": (lambda x: x.abs() ** x, "its exponent is a tensor"),
     "a constant that is larger": (lambda x: x[:, :1] + torch.ones(5, 6, 6), "broadcast in both directions"),
@@ -296,8 +296,8 @@ def test_the_line_is_that_of_the_forward_that_is_at_fault():
 
 
 def test_the_module_is_named():
-    program = export_module(nn.Sequential(nn.ReLU(), nn.CELU()), SHAPE, "the module")
-    with pytest.raises(NetError, match=r"\(operator aten.celu.default, module '1'\)"):
+    program = export_module(nn.Sequential(nn.ReLU(), nn.Hardshrink()), SHAPE, "the module")
+    with pytest.raises(NetError, match=r"\(operator aten.hardshrink.default, module '1'\)"):
         import_program(program, name="net", file="net")
 
 
