@@ -51,8 +51,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _from_the_script_on(trace: TracebackType | None) -> TracebackType | None:
     """Return a traceback without the frames that lead to the script: this module's and runpy's."""
-    here = main.__code__.co_filename
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith((here, "<frozen ")):
+    files = (main.__code__.co_filename, runpy.run_path.__code__.co_filename)
+    while trace is not None and trace.tb_frame.f_code.co_filename in files:
         trace = trace.tb_next
     return trace
 
