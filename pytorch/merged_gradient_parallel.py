@@ -103,7 +103,7 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
         self._on_group = on_group
         self.require_backward_grad_sync = True
         self._options = ExchangeOptions.of(schedule, options)
-        self._exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
+        self._exclude = (exclude,) if isinstance(exclude, str) else tuple(sorted(exclude))
         self._own_group = (own_group,) if isinstance(own_group, str) else tuple(own_group)
         self._listener = listener
         self._listeners: list[Callable[[Event], None]] = []

@@ -354,6 +354,14 @@ def test_files_may_lie_in_other_places_on_other_ranks():
     run_ranks(2, rank)
 
 
+def test_names_may_be_excluded_in_another_order_on_each_rank():
+    def rank(ranks):
+        excluded = ["0.*", "2.*"]
+        MergedGradientParallel(mlp(), process_group=ranks, exclude=excluded[:: 1 - 2 * ranks.rank])
+
+    run_ranks(2, rank)
+
+
 def test_parameters_and_buffers_are_those_of_rank_0_at_the_start():
     def rank(communicator):
         module = cnn()
