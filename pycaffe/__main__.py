@@ -63,7 +63,7 @@ def _told(error: EngineError) -> str:
     ours = tuple(str(packages / name) for name in ("comm", "engine", "prototxt", "pycaffe", "solvers", "tools"))
     frames = [
         frame
-        for frame in traceback.extract_tb(error.__traceback__)
+        for frame in traceback.extract_tb(_from_the_script_on(error.__traceback__))
         if not frame.filename.startswith((*ours, "<frozen"))
     ]
     return f"{''.join(traceback.format_list(frames))}{error}"
