@@ -4,6 +4,7 @@ import copy
 import gc
 import pickle
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -285,6 +286,25 @@ def test_a_frozen_parameter_that_is_to_be_trained_later_is_refused_unless_it_is_
         with pytest.raises(UsageError, match=r"frozen .* not averaged: '0\.weight', '0\.bias'\n"):
             model(batch(ranks.rank, 1, 4, 20))
         module[0].requires_grad_(False)
+        model(batch(ranks.rank, 1, 4, 20)).sum().backward()
+
+    run_ranks(2, rank)
+
+
+def test_a_frozen_parameter_that_is_replaced_is_not_kept_and_one_to_be_trained_in_its_place_is_refused():
+    def rank(ranks):
+        module = mlp()
+        module[0].requires_grad_(False)
+        model = MergedGradientParallel(module, process_group=ranks)
+        before = weakref.ref(module[0].weight)
+        module[0].weight = nn.Parameter(torch.zeros(30, 20), requires_grad=False)
+        assert before() is None
+        model(batch(ranks.rank, 0, 4, 20)).sum().backward()
+        module[0].weight = nn.Parameter(torch.zeros(30, 20))
+        with pytest.raises(UsageError, match=r"frozen .* not averaged: '0\.weight'\n"):
+            model(batch(ranks.rank, 1, 4, 20))
+        del module[0].weight
+        module[0].weight = torch.zeros(30, 20)
         model(batch(ranks.rank, 1, 4, 20)).sum().backward()
 
     run_ranks(2, rank)
