@@ -251,7 +251,7 @@ def test_comments_of_other_languages_have_a_hint(comment):
 def test_a_path_with_backslashes_has_a_hint():
     error = refused(r'layer { data_param { source: "C:\models" } }')
     assert "unknown escape '\\m'" in error.message
-    assert error.hint == "In quotes a backslash begins an escape: write / in paths."
+    assert error.hint == r"In quotes a backslash begins an escape: write / in paths, and \\ for a backslash."
 
 
 @pytest.mark.parametrize("escape", "abfnrtv")
