@@ -6,6 +6,7 @@ import importlib
 import inspect
 import linecache
 import re
+import string
 import traceback
 from pathlib import Path
 
@@ -19,7 +20,6 @@ _PYTHON_2 = re.compile(
     r"|name '(xrange|unicode|raw_input|basestring|long|unichr|execfile)' is not defined"
     r"|No module named '(cPickle|cStringIO|ConfigParser|Queue|StringIO|urllib2)'"
     r"|(cannot import name|module 'itertools' has no attribute) '(izip|izip_longest|imap|ifilter|ifilterfalse)'"
-    r"|module 'string' has no attribute '(letters|lowercase|uppercase|join|maketrans)'"
     r"|module 'sys' has no attribute 'maxint'|object of type '(map|filter|zip)' has no len"
     r"|'(range|map|filter|zip)' object (is not subscriptable|has no attribute|does not support item assignment)"
 )
@@ -34,6 +34,12 @@ _DIVISION = re.compile(r"(?<!/)/(?!/)")
 _STRING = re.compile(r"\"[^\"]*\"|'[^']*'|#.*")
 _PACKAGES = {"cv2": "opencv-python-headless", "skimage": "scikit-image", "sklearn": "scikit-learn", "yaml": "PyYAML"}
 """Where modules come from that layers and scripts often import, by their names."""
+_STRING_NAMES = {
+    **{name: f"string.ascii_{name}" for name in ("letters", "lowercase", "uppercase")},
+    "join": "SEPARATOR.join(WORDS)",
+    "maketrans": "str.maketrans",
+}
+"""What stands in Python 3 for names of the module string that 2to3 leaves as they are."""
 _LONG = re.compile(r"\b(0[xX][0-9a-fA-F]+|[0-9]+)[lL]\b")
 
 
@@ -61,6 +67,8 @@ def old_program_hint(error: BaseException) -> str | None:
         return f"install it for this Python: pip install {_PACKAGES[error.name]}"
     if text == "TypeError: load() missing 1 required positional argument: 'Loader'":
         return "yaml.load(TEXT) is of PyYAML before 6: write yaml.safe_load(TEXT)"
+    if isinstance(error, AttributeError) and error.obj is string and error.name in _STRING_NAMES:
+        return f"this is Python 2: write {_STRING_NAMES[error.name]} in place of string.{error.name}"
     if isinstance(error, TabError):
         return (
             "this is Python 2, where a tab stands for up to 8 spaces: expand FILE > NEW_FILE writes the program with"

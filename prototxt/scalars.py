@@ -161,8 +161,10 @@ def _read_string(lexer: Lexer, facts: FieldFacts) -> str | bytes:
         try:
             pieces.append(_ESCAPE.sub(_unescape, body) if b"\\" in body else body)
         except ValueError as error:
-            hint = "In quotes a backslash begins an escape: write / in paths." if facts.kind == "string" else None
-            raise lexer.source.error(f"{facts.name}: {error}", lexer.offset, hint) from None
+            hint = r"In quotes a backslash begins an escape: write / in paths, and \\ for a backslash."
+            raise lexer.source.error(
+                f"{facts.name}: {error}", lexer.offset, hint if facts.kind == "string" else None
+            ) from None
         lexer.advance()
     value = b"".join(pieces)
     if facts.kind == "bytes":

@@ -28,6 +28,7 @@ KINDS = {
     FieldDescriptorProto.TYPE_DOUBLE: "double",
     **dict.fromkeys(INTEGER_RANGES, "integer"),
 }
+SEVERAL_DEVICES = "On several GPUs train with as many ranks: mpirun -n RANKS engine train SOLVER."
 _HINTS = {
     ("V1LayerParameter", "type"): "In the older 'layers' a type is a bare name of 2014, such as CONVOLUTION."
     " Write every layer as 'layer', which takes any type, in quotes, such as \"Convolution\".",
@@ -37,9 +38,9 @@ _HINTS = {
     " CONVOLUTION are for the older 'layers'.",
     ("LayerParameter", "param"): 'In \'layer\' the name of shared weights is param { name: "w" }; param: "w" is for'
     " the older 'layers'.",
-    ("SolverParameter", "device_id"): "On several GPUs train with as many ranks: mpirun -n RANKS engine train SOLVER.",
+    ("SolverParameter", "device_id"): SEVERAL_DEVICES,
 }
-"""What to do where a field is often mistaken, as where the older and today's form of a layer are mixed up."""
+"""What to do where a value is often written wrongly, as where the older and today's form of a layer are mixed up."""
 
 
 @dataclass

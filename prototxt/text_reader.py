@@ -17,7 +17,7 @@ from mgcaffe.prototxt.lexer import Lexer, SourceText
 from mgcaffe.prototxt.messages import message_facts
 from mgcaffe.prototxt.problems import Problem, Problems
 from mgcaffe.prototxt.scalars import UnknownEnumValue, expected, read_scalar
-from mgcaffe.prototxt.schema import FieldFacts, MessageFacts
+from mgcaffe.prototxt.schema import SEVERAL_DEVICES, FieldFacts, MessageFacts
 from mgcaffe.prototxt.source import Place, Source
 
 _M = TypeVar("_M", bound=Message)
@@ -78,7 +78,8 @@ class TextReader:
     def _read_known(self, message: Message, field: FieldFacts, place: Place, context: str, start: int) -> None:
         if not field.repeated and field.name in place.fields:
             first = self.source.location(place.fields[field.name][0].offset).line
-            self._fail(f"'{field.name}' is given twice in {context}, first in line {first}", start, field.hint)
+            complaint = f"'{field.name}' is given twice in {context}, first in line {first}"
+            self._fail(complaint, start, _hint_on_several(field))
         has_colon = self._lexer.accept(":")
         is_list = self._lexer.kind == "mark" and self._lexer.token == "["
         if not has_colon and field.kind != "message":
@@ -89,7 +90,7 @@ class TextReader:
             self._read_list(message, field, place)
         else:
             complaint = f"{field.name}: expected {expected(field)}, found a list; it may be given only once"
-            self._fail(complaint, hint=field.hint)
+            self._fail(complaint, hint=_hint_on_several(field))
 
     def _read_list(self, message: Message, field: FieldFacts, place: Place) -> None:
         lexer = self._lexer
@@ -186,7 +187,7 @@ class TextReader:
         hint = None if "Did you mean" in suggestion else field.hint
         if "not supported" in suggestion:
             hint = "Leave the layer out, or write every layer as 'layer', which can be of type \"Python\"."
-        if unknown.name == "CROP":
+        if "its offset" in suggestion:
             hint = (
                 "Write every layer as 'layer', and this one as type: \"Crop\" crop_param { axis: 2 offset: N }; crop()"
                 " of pycaffe's coord_map works N out."
@@ -258,6 +259,11 @@ class TextReader:
         if end is None:
             self._fail("the '[' of a field's name is never closed", opening)
         return end
+
+
+def _hint_on_several(field: FieldFacts) -> str | None:
+    """Return what to do where a field that has one value is given several; a hint on how it is written is none."""
+    return field.hint if field.hint == SEVERAL_DEVICES else None
 
 
 def _short(name: str) -> str:

@@ -51,8 +51,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _from_the_script_on(trace: TracebackType | None) -> TracebackType | None:
     """Return a traceback without the frames that lead to the script: this module's and runpy's."""
-    here = main.__code__.co_filename
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith((here, "<frozen ")):
+    files = (main.__code__.co_filename, runpy.run_path.__code__.co_filename)
+    while trace is not None and trace.tb_frame.f_code.co_filename in files:
         trace = trace.tb_next
     return trace
 
@@ -63,7 +63,7 @@ def _told(error: EngineError) -> str:
     ours = tuple(str(packages / name) for name in ("comm", "engine", "prototxt", "pycaffe", "solvers", "tools"))
     frames = [
         frame
-        for frame in traceback.extract_tb(error.__traceback__)
+        for frame in traceback.extract_tb(_from_the_script_on(error.__traceback__))
         if not frame.filename.startswith((*ours, "<frozen"))
     ]
     return f"{''.join(traceback.format_list(frames))}{error}"

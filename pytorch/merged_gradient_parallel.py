@@ -98,12 +98,13 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
         Joinable.__init__(self)
         self.module = module
         self.broadcast_buffers = broadcast_buffers if forward_sync_buffers is None else forward_sync_buffers
+        self._forward_sync_buffers = forward_sync_buffers
         self.find_unused_parameters = find_unused_parameters
         self.static_graph = static_graph
         self._on_group = on_group
         self.require_backward_grad_sync = True
         self._options = ExchangeOptions.of(schedule, options)
-        self._exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
+        self._exclude = (exclude,) if isinstance(exclude, str) else tuple(sorted(exclude))
         self._own_group = (own_group,) if isinstance(own_group, str) else tuple(own_group)
         self._listener = listener
         self._listeners: list[Callable[[Event], None]] = []
@@ -125,6 +126,7 @@ class MergedGradientParallel(nn.Module, UnevenInputs):
     def _connect(self, *, compare: bool) -> GradientFlow:
         self._communicator = find_communicator(self._process_group, self._peer_timeout_s)
         arguments = {
+            "forward_sync_buffers": self._forward_sync_buffers,
             "broadcast_buffers": self.broadcast_buffers,
             "init_sync": compare,
             "find_unused_parameters": self.find_unused_parameters,

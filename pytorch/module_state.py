@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 
 from torch import nn
 
@@ -11,8 +10,6 @@ from mgcaffe.comm import Communicator
 from mgcaffe.errors import UsageError
 from mgcaffe.pytorch.agreement import broadcast_tensors, compare_modules, describe
 from mgcaffe.pytorch.parameters import averaged_parameters, excluded_names, name_parameters
-
-_REQUIRES_GRAD = attrgetter("requires_grad")
 
 
 class ModuleState:
@@ -34,12 +31,18 @@ class ModuleState:
         self._module = module
         self._excluded = excluded_names(module, exclude)
         self.averaged = averaged_parameters(module, self._excluded, own_group)
-        self._frozen = {
-            name: each
+        frozen = {
+            each: name
             for name, each in module.named_parameters()
             if name not in self._excluded and not each.requires_grad and each.numel()
         }
-        # A module may replace a buffer by another tensor, so their owners are kept.
+        # A module may replace a parameter or buffer by another tensor, so their owners are kept.
+        self._frozen = [
+            (part._parameters, own_name, frozen[each])
+            for part in module.modules()
+            for own_name, each in part._parameters.items()
+            if each in frozen
+        ]
         self._buffer_owners = [
             (part._buffers, name)
             for prefix, part in module.named_modules()
@@ -63,18 +66,21 @@ class ModuleState:
         )
 
     def check_frozen(self) -> None:
-        """Make sure that no parameter is to be trained which was frozen when the module was wrapped.
+        """Make sure that no parameter is to be trained which was frozen when the module was wrapped, or in its place.
 
         Raises:
             UsageError: one is.
         """
-        # Asked for before each forward pass, so the names come only where there is something to say.
-        if not any(map(_REQUIRES_GRAD, self._frozen.values())):
+        thawed = [
+            name
+            for owner, own_name, name in self._frozen
+            if (each := owner.get(own_name)) is not None and each.requires_grad
+        ]
+        if not thawed:
             return
-        thawed = [name for name, each in self._frozen.items() if each.requires_grad]
         raise UsageError(
             "parameters that were frozen when the module was wrapped require gradients now, which are not averaged:"
-            f" {name_parameters(thawed)}",
+            f" {name_parameters(dict.fromkeys(thawed))}",
             hint="wrap the module while they require gradients, with find_unused_parameters=True, and freeze them"
             " afterwards; or exclude them, to train them on each rank by itself",
         )

@@ -151,10 +151,10 @@ def _run_unflushed(main: Callable[[], int | None]) -> Outcome:
                 flush_output(probe=b"\n")
             except EngineError as lost:
                 return Outcome(lost.exit_code, str(lost), raised=True)
-        missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-        if missing not in ("", "mgcaffe"):
+        missing = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+        if missing.partition(".")[0] not in ("", "mgcaffe"):
             text = f"the Python module '{missing}' is not installed"
-            return Outcome(EXIT_FAILED, f"{text}\n  python -m pip check lists what mgcaffe needs", raised=True)
+            return Outcome(EXIT_FAILED, f"{text}\n  python -m pip check says which packages are missing", raised=True)
         # Anything else is a mistake of ours, and its traceback what a report of it needs.
         text = "".join(traceback.format_exception(error)).rstrip()
         return Outcome(EXIT_FAILED, f"internal error: {describe_exception(error)}\n{text}", raised=True)

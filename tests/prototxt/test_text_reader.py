@@ -220,6 +220,21 @@ def test_several_devices_are_said_to_take_as_many_ranks(text):
     assert "mpirun -n RANKS engine train SOLVER" in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    "text", ["layer { type: 'A' type: 'B' }", "layer { type: ['A'] }", "layers { type: NONE type: BN }"]
+)
+def test_a_type_that_is_given_twice_has_no_hint_on_how_types_are_written(text):
+    error = refused(text)
+    assert "only once" in error.message or "given twice" in error.message
+    assert error.hint is None
+
+
+def test_only_a_type_of_older_layers_called_crop_is_that_of_a_fork():
+    error = refused("layer { pooling_param { pool: CROP } }")
+    assert "unknown value 'CROP' for pool" in error.message
+    assert error.hint is None
+
+
 def test_the_update_interval_of_a_fork_is_called_iter_size(caplog):
     parse_text("update_interval: 4", SolverParameter)
     (record,) = caplog.records
@@ -236,7 +251,7 @@ def test_comments_of_other_languages_have_a_hint(comment):
 def test_a_path_with_backslashes_has_a_hint():
     error = refused(r'layer { data_param { source: "C:\models" } }')
     assert "unknown escape '\\m'" in error.message
-    assert error.hint == "In quotes a backslash begins an escape: write / in paths."
+    assert error.hint == r"In quotes a backslash begins an escape: write / in paths, and \\ for a backslash."
 
 
 @pytest.mark.parametrize("escape", "abfnrtv")

@@ -4,6 +4,7 @@ import copy
 import gc
 import pickle
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -290,6 +291,25 @@ def test_a_frozen_parameter_that_is_to_be_trained_later_is_refused_unless_it_is_
     run_ranks(2, rank)
 
 
+def test_a_frozen_parameter_that_is_replaced_is_not_kept_and_one_to_be_trained_in_its_place_is_refused():
+    def rank(ranks):
+        module = mlp()
+        module[0].requires_grad_(False)
+        model = MergedGradientParallel(module, process_group=ranks)
+        before = weakref.ref(module[0].weight)
+        module[0].weight = nn.Parameter(torch.zeros(30, 20), requires_grad=False)
+        assert before() is None
+        model(batch(ranks.rank, 0, 4, 20)).sum().backward()
+        module[0].weight = nn.Parameter(torch.zeros(30, 20))
+        with pytest.raises(UsageError, match=r"frozen .* not averaged: '0\.weight'\n"):
+            model(batch(ranks.rank, 1, 4, 20))
+        del module[0].weight
+        module[0].weight = torch.zeros(30, 20)
+        model(batch(ranks.rank, 1, 4, 20)).sum().backward()
+
+    run_ranks(2, rank)
+
+
 def test_one_rank_alone_trains_a_parameter_that_was_frozen():
     module = mlp()
     module[0].requires_grad_(False)
@@ -334,7 +354,8 @@ def test_modules_that_differ_are_told_apart():
         ({"schedule": "wfbp"}, "schedule='wfbp' on rank 1, and 'auto' on 0"),
         ({"find_unused_parameters": True}, "find_unused_parameters=True on rank 1, and False on 0"),
         ({"init_sync": False}, "init_sync=False on rank 1, and True on 0"),
-        ({"forward_sync_buffers": False}, "broadcast_buffers=False on rank 1, and True on 0"),
+        ({"broadcast_buffers": False}, "broadcast_buffers=False on rank 1, and True on 0"),
+        ({"forward_sync_buffers": True}, "forward_sync_buffers=True on rank 1, and None on 0"),
         ({"own_group": "0.*"}, r"own_group=\('0\.\*',\) on rank 1, and \(\) on 0"),
         ({"plan_file": "missing.json"}, "plan_file='a file' on rank 1, and None on 0"),
     ],
@@ -350,6 +371,14 @@ def test_arguments_that_differ_between_ranks_are_named(arguments, text):
 def test_files_may_lie_in_other_places_on_other_ranks():
     def rank(ranks):
         MergedGradientParallel(mlp(), process_group=ranks, plan_file=f"{ranks.rank}.json", peer_timeout=9 - ranks.rank)
+
+    run_ranks(2, rank)
+
+
+def test_names_may_be_excluded_in_another_order_on_each_rank():
+    def rank(ranks):
+        excluded = ["0.*", "2.*"]
+        MergedGradientParallel(mlp(), process_group=ranks, exclude=excluded[:: 1 - 2 * ranks.rank])
 
     run_ranks(2, rank)
 

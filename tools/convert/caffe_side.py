@@ -47,7 +47,7 @@ def fitting_inputs(net: Net, seed: int = 0) -> dict[str, np.ndarray]:
 
     Of rows that the net compares with whole numbers, as with padding, a quarter are such numbers, or those on both
     sides of a limit. An input of which the net tells whether it is a number, and that looks up no rows, gets whole
-    numbers from 0 to that number + 1; so does one that is compared with limits and read by nothing else.
+    numbers from 0 to that number + 1; so does one that is compared with whole limits and read by nothing else.
     """
     values = seeded_inputs({name: tuple(net.blobs[name].shape) for name in net.inputs}, seed)
     generator = np.random.default_rng(seed + 1)
@@ -67,7 +67,10 @@ def fitting_inputs(net: Net, seed: int = 0) -> dict[str, np.ndarray]:
             functions[node.tops[0].name] = read[0], node.layer.param.power_param
         if node.layer.type == "Threshold":
             names, power = functions.get(node.bottoms[0].name, (read[0], None))
-            numbers = _told_apart(power, node.layer.param.threshold_param.threshold)
+            limit = node.layer.param.threshold_param.threshold
+            numbers = _told_apart(power, limit)
+            if not numbers or (numbers[1:] and not limit.is_integer()):
+                read_otherwise.update(names)
             for name in names:
                 compared[name].update(numbers)
                 ends = alone if len(numbers) == 1 else limited

@@ -61,7 +61,9 @@ def test_a_bug_shows_its_traceback(capsys):
 @pytest.mark.parametrize("module", ["google.protobuf", "mgcaffe.of_tomorrow", None])
 def test_a_package_that_is_not_installed_is_no_bug_unless_it_is_ours(capsys, module):
     assert run_guarded(raising(ModuleNotFoundError("No module", name=module)), SingleCommunicator) == 1
-    missing = "error: the Python module 'google' is not installed\n  python -m pip check lists what mgcaffe needs\n"
+    missing = (
+        f"error: the Python module '{module}' is not installed\n  python -m pip check says which packages are missing\n"
+    )
     assert (capsys.readouterr().err == missing) == (module == "google.protobuf")
 
 

@@ -334,6 +334,17 @@ def test_an_onnx_file_that_makes_one_row_of_the_only_item_holds_for_it_alone_unl
         assert note.endswith("operator 'flatten_0', which takes all items")
 
 
+def test_an_onnx_file_that_makes_one_row_of_several_items_names_one_layer(folder):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from tests.support.onnx_models import model, written
+
+    message = model("a = Flatten<axis=0>(x) y = Relu(a)", shape=(2, *IMAGE))
+    opened = OnnxFile([str(written(message, folder))], Options())
+    opened.model()
+    assert opened.notes == ["for this batch size alone, of which the graph has numbers: layer 'flatten_0'"]
+
+
 def test_the_batch_of_an_onnx_file_may_be_that_of_a_later_input(folder):
     onnx = pytest.importorskip("onnx")
     text = """

@@ -27,6 +27,7 @@ def zero_padded(op: Operation, x: Value, pairs: Sequence[tuple[int, int]], *, by
         op.refuse("it pads by less than 0; a Slice cuts off")
     spatial = len(x.shape) - 2
     if any(any(pair) for pair in pairs[: max(0, len(pairs) - spatial)]):
+        x = _with_zeros(op, x)
         for axis, pair in enumerate(pairs, len(x.shape) - len(pairs)):
             x = widened_along(op, x, axis, *pair)
         return x
@@ -34,12 +35,8 @@ def zero_padded(op: Operation, x: Value, pairs: Sequence[tuple[int, int]], *, by
     front, behind = (tuple(pair[side] for pair in given) for side in (0, 1))
     if isinstance(x, Padded):
         front, behind = _added(front, x.pad), _added(behind, x.behind)
-    if not by_next:
-        x = Value(x.blob, x.shape)
-        for axis, pair in enumerate(zip(front, behind, strict=True), 2):
-            x = widened_along(op, x, axis, *pair)
-        return x
-    return Padded(x.blob, x.shape, front, behind)
+    padded = Padded(x.blob, x.shape, front, behind)
+    return padded if by_next else _with_zeros(op, padded)
 
 
 def padded_with_own(op: Operation, x: Value, pairs: Sequence[tuple[int, int]], mode: str) -> Value:
@@ -51,6 +48,7 @@ def padded_with_own(op: Operation, x: Value, pairs: Sequence[tuple[int, int]], m
         pairs: how many are in front and behind, of its last axes, in order.
         mode: PyTorch's: reflect, replicate or circular.
     """
+    x = _with_zeros(op, x)
     for axis, (front, behind) in enumerate(pairs, len(x.shape) - len(pairs)):
         if not front and not behind:
             continue
@@ -70,6 +68,16 @@ def padded_with_own(op: Operation, x: Value, pairs: Sequence[tuple[int, int]], m
             places = size - 1 - (size - 1 - places.abs()).abs()
         x = multiplied(op, x, axis, torch.eye(size)[places], f"{mode}{axis}")
     return x
+
+
+def _with_zeros(op: Operation, x: Value) -> Value:
+    """Return a value with the zeros around it that the next layer was to add, which InnerProducts put there."""
+    if not isinstance(x, Padded):
+        return x
+    y = Value(x.blob, x.shape)
+    for axis, pair in enumerate(zip(x.pad, x.behind, strict=True), 2):
+        y = widened_along(op, y, axis, *pair)
+    return y
 
 
 def _added(one: Shape, two: Shape) -> Shape:

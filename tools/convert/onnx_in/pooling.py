@@ -9,13 +9,15 @@ from mgcaffe.tools.convert.importing.pooling import average_pooled, check_window
 from mgcaffe.tools.convert.importing.reductions import largest_of, reduced
 from mgcaffe.tools.convert.importing.values import Value
 from mgcaffe.tools.convert.importing.windows import Axis
+from mgcaffe.tools.convert.onnx_in.graph import Graph
 from mgcaffe.tools.convert.onnx_in.operation import LARGEST, Operation, Table, shape_of
 from mgcaffe.tools.convert.onnx_in.windows import axes_of
 
 _MODES = {"reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 """By ONNX's name of how values are repeated at the edges, PyTorch's."""
-_READ_PADDED = ("Conv", "MaxPool", "AveragePool", "Pad", "Identity", "Cast", "Dropout")
-"""What takes zeros around an image as they are, or hands them on."""
+_ADDS_ZEROS = ("Conv", "MaxPool", "AveragePool", "Pad")
+"""Whose layers can add zeros around an image, or what adds its own to them."""
+_SAME = ("Identity", "Cast")
 
 
 def _windows(op: Operation, x: Value) -> list[Axis]:
@@ -85,15 +87,21 @@ def pad(op: Operation) -> Value:
         op.refuse(f"it pads by {pads}; a Slice cuts off, and zeros are at most {LARGEST // 4}")
     mode = op.word("mode", "constant")
     if mode in _MODES:
-        return padded_with_own(op, op.as_blob(x), [pairs[axis] for axis in range(rank)], _MODES[mode])
+        return padded_with_own(op, x, [pairs[axis] for axis in range(rank)], _MODES[mode])
     if mode != "constant" or value:
         op.refuse("it pads with another number than zero, which no layer does")
-    result = op.node.outputs[0]
-    readers = op.graph.readers.get(result, ())
-    by_next = result not in op.graph.outputs and all(each.kind in _READ_PADDED for each in readers)
+    by_next = _add_zeros(op.graph, op.node.outputs[0])
     padded = zero_padded(op, x, [pairs[axis] for axis in range(rank)], by_next=by_next)
     op.check_shape(shape_of(padded))
     return padded
+
+
+def _add_zeros(graph: Graph, name: str) -> bool:
+    """Return whether all that read a value can add zeros around it, directly or behind what hands it on."""
+    return name not in graph.outputs and all(
+        _add_zeros(graph, each.outputs[0]) if each.kind in _SAME else each.kind in _ADDS_ZEROS
+        for each in graph.readers.get(name, ())
+    )
 
 
 OPERATORS: Table = {

@@ -93,7 +93,7 @@ def flatten(op: Operation) -> Value:
     reader = op.only_reader()
     if axis == 1 and reader is not None and reader.kind == "Gemm" and are_one_layer(op.node, reader):
         return Value(x.blob, shape)  # InnerProduct flattens by itself
-    if axis == 0:
+    if axis == 0 and x.shape[:1] == (1,):  # of several, the Reshape tells
         op.takes_all_items(x, axis)
     return into(op, x, shape)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+
+from torch.fx import Node
 
 from mgcaffe.engine.kernels.pooling import Window
 from mgcaffe.tools.convert.importing.padding import padded_with_own, zero_padded
@@ -15,9 +17,9 @@ from mgcaffe.tools.convert.importing.windows import Axis, axes_of
 from mgcaffe.tools.convert.torch_in.operation import Operation, every_axis, operator_name
 from mgcaffe.tools.convert.torch_in.resizing import weights
 
-_READ_PADDED = ("conv1d", "conv2d", "conv3d", "max_pool", "avg_pool", "pad", "constant_pad_nd",
-                "contiguous", "clone", "to")  # fmt: skip
-"""How the operators' names begin that take zeros around an image as they are, or hand them on."""
+_ADDS_ZEROS = ("conv1d", "conv2d", "conv3d", "max_pool", "avg_pool", "pad", "constant_pad_nd")
+"""How the names of operators begin whose layers can add zeros around an image, or that add their own to them."""
+_SAME = ("contiguous", "clone", "alias", "to")
 
 
 def _axis_count(op: Operation, x: Value) -> int:
@@ -108,11 +110,18 @@ def pad(op: Operation) -> Result:
     pairs = list(zip(sizes[::2], sizes[1::2], strict=True))[::-1]
     mode = op.arguments.get("mode", "constant")
     if mode != "constant":
-        return padded_with_own(op, op.as_blob(x), pairs, mode)
+        return padded_with_own(op, x, pairs, mode)
     if op.arguments.get("value"):
         op.refuse("it pads with another number than zero, which no layer does")
-    by_next = all(operator_name(each).startswith(_READ_PADDED) for each in op.readers())
-    return zero_padded(op, x, pairs, by_next=by_next)
+    return zero_padded(op, x, pairs, by_next=_add_zeros(op.readers()))
+
+
+def _add_zeros(readers: Iterable[Node]) -> bool:
+    """Return whether all that read a value can add zeros around it, directly or behind what hands it on."""
+    return all(
+        _add_zeros(each.users) if operator_name(each) in _SAME else operator_name(each).startswith(_ADDS_ZEROS)
+        for each in readers
+    )
 
 
 OPERATORS: Mapping[str, Callable[[Operation], Result]] = {

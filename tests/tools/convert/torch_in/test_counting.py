@@ -302,6 +302,17 @@ def test_what_is_also_read_as_numbers_stays_noise_in_a_proof():
     assert (fed != np.round(fed)).any()
 
 
+@pytest.mark.parametrize(("compared", "limit"), [("x", 0.3), ("half", 1)])
+def test_what_is_compared_with_a_fraction_stays_noise_in_a_proof(compared, limit):
+    text = f"""
+    layer {{ name: "x" type: "Input" top: "x" input_param {{ shape {{ dim: 4 dim: 7 }} }} }}
+    layer {{ name: "half" type: "Power" bottom: "x" top: "half" power_param {{ scale: 0.5 }} }}
+    layer {{ name: "y" type: "Threshold" bottom: "{compared}" top: "y" threshold_param {{ threshold: {limit} }} }}
+    """
+    fed = fitting_inputs(make_net(text))["x"]
+    assert (fed != np.round(fed)).any()
+
+
 @pytest.mark.parametrize(
     ("function", "hint"),
     [(lambda x: (x > 0).float() * 2, _CAST), (lambda x: torch.where(x.tanh() > 0, 1.0, 2.0), None)],

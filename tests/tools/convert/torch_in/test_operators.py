@@ -355,6 +355,14 @@ IDIOMS = {
         ["Permute", "InnerProduct", "Permute", "Convolution", "Tile", "Bias"]),
     "pad_reflecting": (Function(lambda x: F.pad(x, (2, 1, 0, 3), "reflect").tanh()), SHAPE,
                        ["Permute", "InnerProduct", "Permute", "InnerProduct", "TanH"]),
+    "pad_reflecting_zeros": (Function(lambda x: F.pad(F.pad(x, (1, 0)), (0, 2, 0, 0), "reflect").tanh()), SHAPE,
+                             ["InnerProduct", "InnerProduct", "TanH"]),
+    "pad_of_channels_around_zeros": (
+        Function(lambda x: F.pad(F.pad(x, (1, 0)), (0, 0, 0, 0, 1, 1)).tanh()), SHAPE,
+        ["InnerProduct", "Permute", "InnerProduct", "Permute", "TanH"]),
+    "pad_that_is_copied": (Function(lambda x: F.pad(x, (1, 0)).clone().tanh()), SHAPE, ["InnerProduct", "TanH"]),
+    "pad_that_is_copied_for_a_convolution": (
+        Function(lambda x: F.conv2d(F.pad(x, (1, 1)).clone(), torch.ones(1, 4, 1, 1))), SHAPE, ["Convolution"]),
     "pad_of_edges": (nn.Conv2d(4, 3, 3, padding=1, padding_mode="replicate"), SHAPE,
                      ["Permute", "InnerProduct", "Permute", "InnerProduct", "Convolution"]),
     "pad_around": (nn.Sequential(nn.CircularPad2d((2, 0, 0, 0)), nn.Tanh()), SHAPE, ["InnerProduct", "TanH"]),
