@@ -132,10 +132,12 @@ def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: 
 
     What is to be repeated along axes between others is repeated, or, if it is trained, a blob.
     """
-    is_for_items = constant.tensor.dim() == len(x.shape) and len(constant.tensor) == x.shape[0]
+    is_for_items = constant.tensor.dim() == len(x.shape) > 0 and len(constant.tensor) == x.shape[0]
     if is_for_items and not constant.trained and bias is None:
         constant = _for_any_item(constant)
     shape = tuple(constant.tensor.shape)
+    if bias is None and op.made.is_fixed(x) and shape == op.shape != x.shape:
+        return _broadcast(op, kind, op.as_blob(constant), x)
     first, end = _covered(op, x.shape, shape)
     inner = _padded(shape, len(x.shape))[first:end]
     if inner != x.shape[first:end]:

@@ -138,6 +138,35 @@ def test_a_formula_becomes_layers_that_compute_and_learn_the_same(name):
     check_training_step(Learning(function), shape, classes=classes)
 
 
+class Factor(nn.Module):
+    """What is learned of the input, times a function of parameters: a number, another one, and a row."""
+
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.linear, self.function = nn.Linear(6, 6), function
+        self.one, self.two, self.row = (nn.Parameter(torch.ones(shape)) for shape in ((), (), (6,)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.linear(x) * self.function(self.one, self.two, self.row)
+        return found
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda one, two, row: one * row + two,
+        lambda one, two, row: one + row * two,
+        lambda one, two, row: one * two + row,
+        lambda one, two, row: (one + two) * row,
+        lambda one, two, row: one.lerp(two, 0.3) * row,
+        lambda one, two, row: one.addcmul(two, row, value=0.3),
+    ],
+)
+def test_parameters_are_computed_with_one_another_in_any_order(function):
+    converted(Factor(function), (3, 6))
+    check_training_step(Factor(function), (3, 6), classes=6)
+
+
 def test_a_module_is_what_its_layers_are_called_after():
     assert types_of(converted(nn.Sequential(nn.Linear(6, 6), nn.RMSNorm(6)), (3, 6))) == [*_RMS, "Scale"]
     model = converted(nn.Sequential(nn.Linear(6, 6), nn.RMSNorm(6)), (3, 6))
