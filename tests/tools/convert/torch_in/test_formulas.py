@@ -79,6 +79,10 @@ CASES = {
         lambda y, x, w: F.cosine_similarity(y.transpose(1, 2), w[:, 0], dim=2), ROWS, 6, None),
     "cosine_similarity_with_one_value_for_all": (
         lambda y, x: F.cosine_similarity(y, x[:, :1], dim=1), ROWS, 6, None),
+    "cosine_similarity_along_an_axis_that_one_has_not": (
+        lambda y, x, w: F.cosine_similarity(y, w[0], dim=1), ROWS, 6, None),
+    "cosine_similarity_along_an_axis_of_size_1": (
+        lambda y, x, w: F.cosine_similarity(w[:1], y, dim=1), ROWS, 6, None),
     "pairwise_distance": (lambda y, x: F.pairwise_distance(y, x), ROWS, 4,
                           ["InnerProduct", "Eltwise", "Power", "Reduction", "Power"]),
     "pairwise_distance_from_parameters": (
@@ -183,8 +187,8 @@ REFUSED = {
     "rms_norm_of_the_batch": (lambda x: F.rms_norm(x, (3, 4, 6)), "it reduces the batch axis"),
     "cosine_similarity_without_eps": (lambda x: F.cosine_similarity(x, 2 * x, eps=0), "its eps is 0"),
     "cosine_similarity_of_the_batch": (lambda x: F.cosine_similarity(x, 2 * x, dim=0), "it reduces the batch axis"),
-    "cosine_similarity_along_an_axis_that_one_has_not": (
-        lambda x: F.cosine_similarity(x[:, :, :4].tanh(), torch.ones(4), dim=1), "it repeats axis 0 4 times"),
+    "cosine_similarity_of_the_batch_with_a_vector": (
+        lambda x: F.cosine_similarity(torch.arange(6.0), x, dim=0), "it reduces the batch axis"),
     "an_order": (lambda x: F.pairwise_distance(x, 2 * x, p=3), "it is a norm of order 3"),
     "var_of_one_value": (lambda x: x[:, :1].var(1), "less 1, which is 0"),
     "var_of_all": (lambda x: x.var(), "it reduces the batch axis"),
