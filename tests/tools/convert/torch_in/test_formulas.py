@@ -113,6 +113,10 @@ CASES = {
     "std_mean": (lambda y, x: _normalized(y, *torch.std_mean(y, 1, correction=0, keepdim=True)), ROWS, 4, None),
     "mean_without_var": (lambda y, x: torch.var_mean(y, 2)[1], ROWS, 4, ["InnerProduct", "Reduction", "Reshape",
                                                                        "Flatten"]),
+    "difference_from_parameters": (
+        lambda y, x, w: (y.unsqueeze(1) - w).square().sum(-1), (3, 6), 4,
+        ["InnerProduct", "Reshape", "Parameter", "Power", "Tile", "Bias", "Power", "Reduction"]),
+    "quotient_by_parameters": (lambda y, x, w: y / w, ROWS, 4, ["InnerProduct", "Parameter", "Power", "Scale"]),
     "quotient_of_parameters": (lambda y, x, w: w / y.exp(), ROWS, 4, ["InnerProduct", "Exp", "Power", "Scale"]),
     "log_sigmoid": (lambda y, x: F.logsigmoid(y * 100), ROWS, 4, ["InnerProduct", "Power", "Power", "BNLL", "Power"]),
     "celu": (lambda y, x: F.celu(y, 0.7), ROWS, 4, ["InnerProduct", "Power", "ELU", "Power"]),
@@ -164,6 +168,9 @@ class Factor(nn.Module):
         lambda one, two, row: (one + two) * row,
         lambda one, two, row: one.lerp(two, 0.3) * row,
         lambda one, two, row: one.addcmul(two, row, value=0.3),
+        lambda one, two, row: row - one * two,
+        lambda one, two, row: (one - row) / two,
+        lambda one, two, row: 1 / row + one / two,
     ],
 )
 def test_parameters_are_computed_with_one_another_in_any_order(function):
