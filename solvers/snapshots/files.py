@@ -105,9 +105,10 @@ def probe_writable(prefix: Path, location: Location | None = None) -> None:
 def prefix_error(prefix: Path, error: OSError, location: Location | None = None) -> SnapshotError:
     """Return the error of a prefix under which no file can be made, with the system's reason and what to do."""
     is_missing = isinstance(error, FileNotFoundError) and not prefix.parent.exists()
+    folder = shlex.quote(str(prefix.parent))
     return SnapshotError(
         f"cannot write snapshots to snapshot_prefix '{prefix}': {error.strerror or error}",
-        hint=f"mkdir -p {shlex.quote(str(prefix.parent))}" if is_missing else "it has to be a folder that is writable",
+        hint=f"mkdir -p {folder}" if is_missing else f"{folder} has to be a folder that is writable",
         location=location,
     )
 

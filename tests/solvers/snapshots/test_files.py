@@ -37,7 +37,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("folder", "hint"), [("not there", "mkdir -p '{}'"), ("file", "it has to be a folder that is writable")]
+    ("folder", "hint"), [("not there", "mkdir -p '{}'"), ("file", "{} has to be a folder that is writable")]
 )
 def test_an_unwritable_prefix_is_found_out_by_trying(tmp_path, folder, hint):
     (tmp_path / "file").touch()
