@@ -126,7 +126,7 @@ def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: 
     if is_for_items and not constant.trained and bias is None:
         constant = _for_any_item(constant)
     shape = tuple(constant.tensor.shape)
-    if bias is None and op.made.is_fixed(x) and shape == op.shape != x.shape:
+    if bias is None and x.shape != op.shape and _is_repeated(op, x, shape):
         return _broadcast(op, kind, op.as_blob(constant), x)
     first, end = _covered(op, x.shape, shape)
     inner = _padded(shape, len(x.shape))[first:end]
@@ -147,6 +147,13 @@ def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: 
         param.update(axis=first, num_axes=end - first)
     fields: dict[str, Any] = {f"{kind.lower()}_param": param}
     return op.layer(kind, [x], blobs=blobs, **fields)
+
+
+def _is_repeated(op: Operation, x: Value, shape: Shape) -> bool:
+    """Return whether Tile layers can give a blob the result's shape, where a constant has more values along an axis."""
+    if op.made.is_fixed(x):
+        return shape == op.shape
+    return len(x.shape) == len(op.shape) and _padded(shape, len(x.shape))[:1] == (1,)
 
 
 def _for_any_item(constant: Constant) -> Constant:

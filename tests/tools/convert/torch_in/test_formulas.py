@@ -116,6 +116,11 @@ CASES = {
     "difference_from_parameters": (
         lambda y, x, w: (y.unsqueeze(1) - w).square().sum(-1), (3, 6), 4,
         ["InnerProduct", "Reshape", "Parameter", "Power", "Tile", "Bias", "Power", "Reduction"]),
+    "sum_with_more_parameters": (
+        lambda y, x, w: y.unsqueeze(1) + w, (3, 6), 4, ["InnerProduct", "Reshape", "Parameter", "Tile", "Bias"]),
+    "product_with_more_constants": (
+        lambda y, x: y[:, :1] * torch.arange(24.0).view(4, 6), ROWS, 4,
+        ["InnerProduct", "Slice", "Parameter", "Tile", "Scale", "Silence"]),
     "quotient_by_parameters": (lambda y, x, w: y / w, ROWS, 4, ["InnerProduct", "Parameter", "Power", "Scale"]),
     "quotient_of_parameters": (lambda y, x, w: w / y.exp(), ROWS, 4, ["InnerProduct", "Exp", "Power", "Scale"]),
     "log_sigmoid": (lambda y, x: F.logsigmoid(y * 100), ROWS, 4, ["InnerProduct", "Power", "Power", "BNLL", "Power"]),
