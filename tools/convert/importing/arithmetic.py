@@ -28,8 +28,8 @@ def sum_of(op: Operation, one: Any, two: Any, alpha: float = 1) -> Value:
         two = op.as_blob(two)
         y = op.layer("Power", [two], two.shape, part="factor", power_param={"scale": alpha})
         return with_constant(op, "Bias", y, one)
-    if isinstance(two, Constant):
-        return with_constant(op, "Bias", op.as_blob(one), _scaled(op, two, alpha))
+    if isinstance(two, Constant) and not (two.trained and alpha != 1):
+        return with_constant(op, "Bias", op.as_blob(one), two if alpha == 1 else Constant(two.tensor * alpha))
     one, two = op.as_blob(one), op.as_blob(two)
     if one.shape == two.shape and _are_alike(op, one, two):
         coefficients = {"coeff": [1, alpha]} if alpha != 1 else {}
@@ -37,14 +37,6 @@ def sum_of(op: Operation, one: Any, two: Any, alpha: float = 1) -> Value:
     if alpha != 1:
         two = op.layer("Power", [two], two.shape, part="factor", power_param={"scale": alpha})
     return _broadcast(op, "Bias", one, two)
-
-
-def _scaled(op: Operation, constant: Constant, factor: float) -> Constant:
-    if factor == 1:
-        return constant
-    if constant.trained:
-        op.refuse("a learned parameter is subtracted; Bias adds it")
-    return Constant(constant.tensor * factor)
 
 
 def product_of(op: Operation, one: Any, two: Any) -> Value:
@@ -70,9 +62,7 @@ def quotient_of(op: Operation, one: Any, two: Any) -> Value:
         factor = 1 / two
         op.multiply_by(factor)
         return op.layer("Power", [op.as_blob(one)], power_param={"scale": factor})
-    if isinstance(two, Constant):
-        if two.trained:
-            op.refuse("it divides by a learned parameter; Scale multiplies by one")
+    if isinstance(two, Constant) and not two.trained:
         factors = two.tensor.float().double().reciprocal()
         op.multiply_by(factors)
         return with_constant(op, "Scale", op.as_blob(one), Constant(factors))
@@ -132,10 +122,12 @@ def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: 
 
     What is to be repeated along axes between others is repeated, or, if it is trained, a blob.
     """
-    is_for_items = constant.tensor.dim() == len(x.shape) and len(constant.tensor) == x.shape[0]
+    is_for_items = constant.tensor.dim() == len(x.shape) > 0 and len(constant.tensor) == x.shape[0]
     if is_for_items and not constant.trained and bias is None:
         constant = _for_any_item(constant)
     shape = tuple(constant.tensor.shape)
+    if bias is None and x.shape != op.shape and _is_repeated(op, x, shape):
+        return _broadcast(op, kind, op.as_blob(constant), x)
     first, end = _covered(op, x.shape, shape)
     inner = _padded(shape, len(x.shape))[first:end]
     if inner != x.shape[first:end]:
@@ -155,6 +147,13 @@ def with_constant(op: Operation, kind: str, x: Value, constant: Constant, bias: 
         param.update(axis=first, num_axes=end - first)
     fields: dict[str, Any] = {f"{kind.lower()}_param": param}
     return op.layer(kind, [x], blobs=blobs, **fields)
+
+
+def _is_repeated(op: Operation, x: Value, shape: Shape) -> bool:
+    """Return whether Tile layers can give a blob the result's shape, where a constant has more values along an axis."""
+    if op.made.is_fixed(x):
+        return shape == op.shape
+    return len(x.shape) == len(op.shape) and _padded(shape, len(x.shape))[:1] == (1,)
 
 
 def _for_any_item(constant: Constant) -> Constant:

@@ -127,6 +127,11 @@ class LayersMade:
         root = self._root[value.blob]
         return {blob for blob, its in self._root.items() if its == root and blob != value.blob}
 
+    @property
+    def items_move(self) -> bool:
+        """Whether a layer, of something else than parameters alone, has tops with another axis 0 than the items'."""
+        return any(moves_first_axis(each) and not self._fixed.issuperset(each.top) for each in self.net.layer)
+
     def is_fixed(self, value: Value) -> bool:
         """Return whether a value is computed from parameters alone, so that it has no batch axis."""
         return value.blob in self._fixed

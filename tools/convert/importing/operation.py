@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from mgcaffe.tools.convert.importing.layers_made import LayersMade, moves_first_axis
+from mgcaffe.tools.convert.importing.layers_made import LayersMade
 from mgcaffe.tools.convert.importing.values import Constant, Shape, Value
 
 COMPUTES_WITH_WHOLE = "it computes with whole numbers, which only Embed and EmbeddingBag read"
@@ -40,7 +40,7 @@ class Operation(ABC):
     @property
     def first_is_batch(self) -> bool:
         """Whether axis 0 is that of the items: behind layers that go over it, or move it, it may be another one."""
-        return not self.made.has_steps and not any(map(moves_first_axis, self.made.net.layer))
+        return not self.made.has_steps and not self.made.items_move
 
     def takes_all_items(self, x: Value, axis: int) -> None:
         """Note that all values along an axis are taken by numbers, which hold for one batch size if it is that axis."""

@@ -42,7 +42,9 @@ def _divided(op: Operation, x: Value, axis: int, shape: Shape, name: str) -> Val
         name: what to call them.
     """
     with op.step(name, shape):
-        x = with_rank(op, x, max(len(x.shape), -axis, 2))  # Reduction leaves an axis
+        own = x.shape[axis] if len(x.shape) >= -axis else 1
+        rank = -axis if own == shape[axis] else 1 - axis  # Tile repeats others than the first
+        x = with_rank(op, x, max(len(x.shape), rank, 2))  # Reduction leaves an axis
         repeats = [1] * len(x.shape)
         repeats[axis] = shape[axis] // x.shape[axis]
         x = tiled(op, x, repeats)

@@ -79,6 +79,10 @@ CASES = {
         lambda y, x, w: F.cosine_similarity(y.transpose(1, 2), w[:, 0], dim=2), ROWS, 6, None),
     "cosine_similarity_with_one_value_for_all": (
         lambda y, x: F.cosine_similarity(y, x[:, :1], dim=1), ROWS, 6, None),
+    "cosine_similarity_along_an_axis_that_one_has_not": (
+        lambda y, x, w: F.cosine_similarity(y, w[0], dim=1), ROWS, 6, None),
+    "cosine_similarity_along_an_axis_of_size_1": (
+        lambda y, x, w: F.cosine_similarity(w[:1], y, dim=1), ROWS, 6, None),
     "pairwise_distance": (lambda y, x: F.pairwise_distance(y, x), ROWS, 4,
                           ["InnerProduct", "Eltwise", "Power", "Reduction", "Power"]),
     "pairwise_distance_from_parameters": (
@@ -109,6 +113,15 @@ CASES = {
     "std_mean": (lambda y, x: _normalized(y, *torch.std_mean(y, 1, correction=0, keepdim=True)), ROWS, 4, None),
     "mean_without_var": (lambda y, x: torch.var_mean(y, 2)[1], ROWS, 4, ["InnerProduct", "Reduction", "Reshape",
                                                                        "Flatten"]),
+    "difference_from_parameters": (
+        lambda y, x, w: (y.unsqueeze(1) - w).square().sum(-1), (3, 6), 4,
+        ["InnerProduct", "Reshape", "Parameter", "Power", "Tile", "Bias", "Power", "Reduction"]),
+    "sum_with_more_parameters": (
+        lambda y, x, w: y.unsqueeze(1) + w, (3, 6), 4, ["InnerProduct", "Reshape", "Parameter", "Tile", "Bias"]),
+    "product_with_more_constants": (
+        lambda y, x: y[:, :1] * torch.arange(24.0).view(4, 6), ROWS, 4,
+        ["InnerProduct", "Slice", "Parameter", "Tile", "Scale", "Silence"]),
+    "quotient_by_parameters": (lambda y, x, w: y / w, ROWS, 4, ["InnerProduct", "Parameter", "Power", "Scale"]),
     "quotient_of_parameters": (lambda y, x, w: w / y.exp(), ROWS, 4, ["InnerProduct", "Exp", "Power", "Scale"]),
     "log_sigmoid": (lambda y, x: F.logsigmoid(y * 100), ROWS, 4, ["InnerProduct", "Power", "Power", "BNLL", "Power"]),
     "celu": (lambda y, x: F.celu(y, 0.7), ROWS, 4, ["InnerProduct", "Power", "ELU", "Power"]),
@@ -138,6 +151,38 @@ def test_a_formula_becomes_layers_that_compute_and_learn_the_same(name):
     check_training_step(Learning(function), shape, classes=classes)
 
 
+class Factor(nn.Module):
+    """What is learned of the input, times a function of parameters: a number, another one, and a row."""
+
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.linear, self.function = nn.Linear(6, 6), function
+        self.one, self.two, self.row = (nn.Parameter(torch.ones(shape)) for shape in ((), (), (6,)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.linear(x) * self.function(self.one, self.two, self.row)
+        return found
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda one, two, row: one * row + two,
+        lambda one, two, row: one + row * two,
+        lambda one, two, row: one * two + row,
+        lambda one, two, row: (one + two) * row,
+        lambda one, two, row: one.lerp(two, 0.3) * row,
+        lambda one, two, row: one.addcmul(two, row, value=0.3),
+        lambda one, two, row: row - one * two,
+        lambda one, two, row: (one - row) / two,
+        lambda one, two, row: 1 / row + one / two,
+    ],
+)
+def test_parameters_are_computed_with_one_another_in_any_order(function):
+    converted(Factor(function), (3, 6))
+    check_training_step(Factor(function), (3, 6), classes=6)
+
+
 def test_a_module_is_what_its_layers_are_called_after():
     assert types_of(converted(nn.Sequential(nn.Linear(6, 6), nn.RMSNorm(6)), (3, 6))) == [*_RMS, "Scale"]
     model = converted(nn.Sequential(nn.Linear(6, 6), nn.RMSNorm(6)), (3, 6))
@@ -154,8 +199,8 @@ REFUSED = {
     "rms_norm_of_the_batch": (lambda x: F.rms_norm(x, (3, 4, 6)), "it reduces the batch axis"),
     "cosine_similarity_without_eps": (lambda x: F.cosine_similarity(x, 2 * x, eps=0), "its eps is 0"),
     "cosine_similarity_of_the_batch": (lambda x: F.cosine_similarity(x, 2 * x, dim=0), "it reduces the batch axis"),
-    "cosine_similarity_along_an_axis_that_one_has_not": (
-        lambda x: F.cosine_similarity(x[:, :, :4].tanh(), torch.ones(4), dim=1), "it repeats axis 0 4 times"),
+    "cosine_similarity_of_the_batch_with_a_vector": (
+        lambda x: F.cosine_similarity(torch.arange(6.0), x, dim=0), "it reduces the batch axis"),
     "an_order": (lambda x: F.pairwise_distance(x, 2 * x, p=3), "it is a norm of order 3"),
     "var_of_one_value": (lambda x: x[:, :1].var(1), "less 1, which is 0"),
     "var_of_all": (lambda x: x.var(), "it reduces the batch axis"),

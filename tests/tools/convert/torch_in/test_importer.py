@@ -239,7 +239,7 @@ REFUSED = {
     "hardshrink": (nn.Hardshrink(), "no layer computes this operator"),
     "tensor bounds": (lambda x: x.clamp(min=x.tanh()), "its bounds are tensors"),
     "tensor exponent": (lambda x: x.abs() ** x, "its exponent is a tensor"),
-    "a constant that is larger": (lambda x: x[:, :1] + torch.ones(5, 6, 6), "broadcast in both directions"),
+    "a constant of more axes": (lambda x: x + torch.ones(5, 1, 4, 6, 6), "broadcast in both directions"),
     "mean of the batch": (lambda x: x.mean(), "it reduces the batch axis"),
     "gate of the batch": (lambda x: F.glu(x[:, :, :, :4].transpose(0, 3).tanh(), 0), "it halves the batch axis"),
     "repeated batch": (lambda x: x.repeat(2, 1, 1, 1), "it repeats axis 0 2 times"),
