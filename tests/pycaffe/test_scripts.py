@@ -178,6 +178,7 @@ def test_the_exit_code_of_a_script_is_kept(tmp_path):
 def _own_path(monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", list(sys.argv))
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)  # torch.distributed puts the rank before each line
 
 
 @pytest.mark.usefixtures("_own_path")
