@@ -145,16 +145,13 @@ def _tell(message: Message, field: str, idle: str, path: str, source: Source | N
         raise NetError(what, location=location, hint=f"remove {field}; the net then computes without it")
     text = idle.replace("{}", field, 1)  # names of nets and layers may hold braces, too
     if not _how_to_compute(message, field):
-        _warn(location, text)
+        warn_once(_log, text, location=location)
         return
     described = message.DESCRIPTOR.fields_by_name[field]
     kind = f"{message.DESCRIPTOR.name}.{field}"
     if described.type == _MESSAGE or getattr(message, field) != described.default_value:
-        _warn(location, f"{text}: it only says how another Caffe computes (warned once)", kind)
-
-
-def _warn(location: Location | None, what: str, key: str = "") -> None:
-    warn_once(_log, f"{location}: {what}" if location else what, key)
+        what = f"{text}: it only says how another Caffe computes (warned once)"
+        warn_once(_log, what, kind, location=location)
 
 
 def _each(field: FieldDescriptor, value: Any) -> Iterator[Any]:

@@ -69,12 +69,11 @@ class Crop(Layer):
         return offsets
 
     def _warn_of_no_offset(self) -> None:
-        where = self.location()
         text = (
             f"Crop without crop_param begins at offset 0 (layer '{self.name}'). Nets of before 2016 mean the offset"
             " that their fork computed from the layers between; crop() of pycaffe's coord_map computes it"
         )
-        warn_once(_log, f"{where}: {text}" if where else text, text)
+        warn_once(_log, text, text, location=self.location())
 
     def forward(self, bottoms: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """No copy."""

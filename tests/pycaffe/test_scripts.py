@@ -181,7 +181,19 @@ def _own_path(monkeypatch):
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)  # torch.distributed puts the rank before each line
 
 
-@pytest.mark.usefixtures("_own_path")
+@pytest.fixture
+def errors_of(_own_path, tmp_path, capsys):
+    """Runs the text of a script that ends with an exception, and returns what it has written to standard error."""
+
+    def errors_of(text):
+        script = tmp_path / "old.py"
+        script.write_text(text)
+        assert __main__.main([str(script)]) == EXIT_FAILED
+        return capsys.readouterr().err
+
+    return errors_of
+
+
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
@@ -204,16 +216,12 @@ def _own_path(monkeypatch):
         ("mode = 0777\n", "SyntaxError: leading zeros in decimal integer literals"),
     ],
 )
-def test_a_script_in_python_2_is_told_how_it_becomes_python_3(tmp_path, capsys, text, cause):
-    script = tmp_path / "old.py"
-    script.write_text(text)
-    assert __main__.main([str(script)]) == EXIT_FAILED
-    errors = capsys.readouterr().err
+def test_a_script_in_python_2_is_told_how_it_becomes_python_3(errors_of, text, cause):
+    errors = errors_of(text)
     assert cause in errors
     assert errors.splitlines()[-1].startswith("this is Python 2: 2to3 -w FILE")
 
 
-@pytest.mark.usefixtures("_own_path")
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
@@ -233,11 +241,8 @@ def test_a_script_in_python_2_is_told_how_it_becomes_python_3(tmp_path, capsys, 
         ("if True:\n        x = 1\n\ty = 2\n", "this is Python 2, where a tab stands for up to 8 spaces: expand FILE"),
     ],
 )
-def test_what_2to3_leaves_alone_has_a_hint_of_its_own(tmp_path, capsys, text, hint):
-    script = tmp_path / "old.py"
-    script.write_text(text)
-    assert __main__.main([str(script)]) == EXIT_FAILED
-    assert capsys.readouterr().err.splitlines()[-1].startswith(hint)
+def test_what_2to3_leaves_alone_has_a_hint_of_its_own(errors_of, text, hint):
+    assert errors_of(text).splitlines()[-1].startswith(hint)
 
 
 @pytest.mark.usefixtures("_own_path")
@@ -266,7 +271,6 @@ def test_modules_that_scripts_for_pycaffe_import_have_hints(tmp_path, capsys, mo
     assert capsys.readouterr().err.splitlines()[-1].startswith(last)
 
 
-@pytest.mark.usefixtures("_own_path")
 @pytest.mark.parametrize(
     ("text", "last"),
     [
@@ -276,11 +280,8 @@ def test_modules_that_scripts_for_pycaffe_import_have_hints(tmp_path, capsys, mo
         ("rate = 10x\n", "SyntaxError: invalid decimal literal"),
     ],
 )
-def test_other_exceptions_of_a_script_say_nothing_of_python_2(tmp_path, capsys, text, last):
-    script = tmp_path / "new.py"
-    script.write_text(text)
-    assert __main__.main([str(script)]) == EXIT_FAILED
-    assert capsys.readouterr().err.splitlines()[-1] == last
+def test_other_exceptions_of_a_script_say_nothing_of_python_2(errors_of, text, last):
+    assert errors_of(text).splitlines()[-1] == last
 
 
 def test_the_traceback_of_a_script_begins_with_its_own_lines(tmp_path):

@@ -44,9 +44,8 @@ def warn_of_idle_field(layer: Layer, path: str, because: str) -> None:
         path: the field in the layer, such as "eltwise_param.coeff".
         because: what makes it idle, as the end of a sentence: "with operation MAX".
     """
-    where = layer.location(path)
     what = f"{path.rpartition('.')[2]} has no effect {because} (layer '{layer.name}')"
-    warn_once(_log, f"{where}: {what}" if where else what)
+    warn_once(_log, what, location=layer.location(path))
 
 
 def refuse_empty_images(layer: Layer, shape: Shape, number: int = 0, axis: int = 1) -> None:
