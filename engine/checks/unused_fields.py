@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 
 from mgcaffe.engine.checks.fork_fields import CHANGES_THE_RESULT, HOW_TO_COMPUTE
 from mgcaffe.engine.checks.said_once import warn_once
-from mgcaffe.errors import Location, NetError
+from mgcaffe.errors import NetError
 from mgcaffe.prototxt import LayerParameter, NetParameter, Source
 
 _log = logging.getLogger("mgcaffe.engine")
